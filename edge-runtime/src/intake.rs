@@ -1,5 +1,5 @@
-//! What the cloud sent, on its way into the store: which objects can be applied, one durable commit for a batch, and
-//! what the store gives back when the daemon starts.
+//! Objects of the cloud on their way into the store: which can be applied, one durable commit for a batch, and the
+//! objects of the store at the daemon's start.
 //!
 //! Knows nothing of running pods, of the link or of time; the daemon and the simulation use the same code.
 

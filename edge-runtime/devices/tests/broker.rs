@@ -1,4 +1,5 @@
-//! The helper with a real broker, mosquitto, and its clients: what devices and their programs see, and what the daemon hears.
+//! The helper with a real broker, mosquitto, and its clients: messages to devices and their programs, and reports to
+//! the daemon.
 
 mod support;
 

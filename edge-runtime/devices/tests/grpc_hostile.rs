@@ -126,7 +126,7 @@ fn idle_connections_make_room_for_others() {
             idle.push(raw);
         }
         serves(&server, SECOND * 5).await;
-        // They are told, as gRPC's clients expect it.
+        // They get GOAWAY, as gRPC clients expect.
         let mut told = false;
         for raw in &mut idle {
             told |= raw.next(GOAWAY).await.is_some();

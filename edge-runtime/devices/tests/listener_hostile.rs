@@ -193,7 +193,7 @@ fn client_without_connect_is_disconnected() {
 #[test]
 fn clients_are_limited_to_64_and_others_still_connect() {
     let mut lab = Lab::new();
-    // These say nothing, and the oldest make room.
+    // These are silent, and the oldest are replaced.
     let callers: Vec<Raw> = (0..100).map(|_| Raw::call(lab.port)).collect();
     let mut clients: Vec<Raw> = (0..64).map(|n| Raw::client(lab.port, &format!("c{n}"))).collect();
     let mut more = Raw::call(lab.port);

@@ -37,7 +37,7 @@ impl Row {
 pub enum Start {
     /// No trial: the version in force.
     Plain,
-    /// One more start of what is on trial.
+    /// Another start during a trial.
     OnTrial,
     /// The trial has failed: the earlier state is restored, for this reason.
     Back { subject: Subject, reason: String },

@@ -20,7 +20,7 @@ const PODS: Duration = Duration::from_secs(20);
 /// Maximum size of an answer, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// One look. May take as long as the patience above.
+/// Makes one observation. May take as long as the timeout above.
 #[must_use]
 pub fn look(versions: &Versions, trial: &Trial) -> Look {
     let run = versions.run_folder();

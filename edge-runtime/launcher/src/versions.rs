@@ -84,7 +84,7 @@ pub struct Ended {
     pub version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// It stays; else what was before is in force again.
+    /// True if it stays; false after a rollback.
     pub good: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,

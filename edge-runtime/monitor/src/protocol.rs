@@ -42,8 +42,8 @@ pub enum Request {
     Delete { id: String },
     /// The daemon has committed the exit: removes the exit record.
     Forget { id: String },
-    /// From now on this connection gets what the container writes, as [`Event::Output`], until
-    /// [`Event::OutputEnd`]. A connection that takes nothing for a while is dropped. Refused unless it runs.
+    /// Sends the container's output to this connection, as [`Event::Output`], until [`Event::OutputEnd`]. A connection
+    /// that does not read for a while is dropped. Refused unless the container runs.
     Attach { id: String },
     /// Bytes for the terminal of a container that has one. The answer says how many were taken.
     Input {

@@ -11,7 +11,7 @@ pub fn containers(spec: &PodSpec) -> Vec<Container> {
     spec.ephemeral_containers.iter().flatten().map(container).collect()
 }
 
-/// The container whose processes the ephemeral container `name` wants to see.
+/// Returns the target container of the ephemeral container `name`, whose processes it shares.
 pub fn target<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     let mut all = pod.spec.as_ref()?.ephemeral_containers.iter().flatten();
     let found = all.find(|e| e.name == name)?.target_container_name.as_deref();

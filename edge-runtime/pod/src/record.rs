@@ -85,7 +85,7 @@ pub enum SandboxState {
     Ready {
         since: Timestamp,
     },
-    /// It may exist in part (the daemon died while making it) or no more (reboot): make it (again).
+    /// It may exist in part (the daemon died while making it) or not any more (reboot): make it again.
     Lost,
     /// `Teardown` was issued and has not answered.
     TearingDown,

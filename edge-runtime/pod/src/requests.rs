@@ -29,7 +29,7 @@ pub fn limit(resources: Option<&ResourceRequirements>, resource: &str) -> Option
     amount(resource, resources?.limits.as_ref()?.get(resource)?)
 }
 
-/// What the whole pod requests, with what the runtime itself needs.
+/// Request of the whole pod, including the overhead of the runtime.
 pub fn pod_request(pod: &Pod, resource: &str) -> i64 {
     let Some(spec) = &pod.spec else { return 0 };
     let whole = POD_LEVEL.contains(&resource).then(|| request(spec.resources.as_ref(), resource)).flatten();

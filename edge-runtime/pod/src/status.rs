@@ -1,4 +1,4 @@
-//! From record to `PodStatus`: what kubectl shows for this pod. Pure; the wording follows the kubelet.
+//! Converts a record to `PodStatus`, which kubectl shows for this pod. Pure; the wording follows the kubelet.
 //!
 //! Conditions that others own (readiness gates) are read from the desired object and never reported.
 

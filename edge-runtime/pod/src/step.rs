@@ -38,7 +38,7 @@ pub enum Step {
     ReportGone,
     /// Drop record and logs of the pod; its object is gone already.
     Forget,
-    /// Nothing changes by itself before this moment: reconcile again then. At most one per plan.
+    /// Reconcile again at this time, because nothing else changes before. At most one per plan.
     WakeAt(Mono),
     /// Record an event about the pod.
     Event(EventDraft),

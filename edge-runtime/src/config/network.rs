@@ -46,7 +46,7 @@ pub enum Routes {
     /// Those of this node.
     #[default]
     None,
-    /// Those of the nodes on its LAN, too. Its pods' subnets are then what the cluster gives the Node.
+    /// Also pods of nodes on its LAN. The cluster then assigns the subnets of its pods, in the Node.
     Lan,
 }
 

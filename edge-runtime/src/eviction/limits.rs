@@ -1,4 +1,4 @@
-//! Disk that a pod may use: what its manifest limits, and what is over. Pure.
+//! Disk usage of pods: the limits of a manifest, and whether usage exceeds them. Pure.
 
 use std::collections::BTreeMap;
 

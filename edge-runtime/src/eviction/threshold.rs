@@ -85,7 +85,7 @@ pub fn defaults(memory_bytes: u64) -> Vec<Threshold> {
     ]
 }
 
-/// The defaults with what the administrator says by signal; `0` or `0%` takes a threshold away.
+/// Returns the defaults with the administrator's values by signal; `0` or `0%` removes a threshold.
 ///
 /// # Errors
 /// An unknown signal or amount: the name of the signal and why.

@@ -52,7 +52,7 @@ pub fn after_pull(earlier: Option<Access>, repository: &str, with: BTreeSet<Stri
     access
 }
 
-/// Whether who logs in with these keys may have the content of the image, by whatever name.
+/// Whether a pod with these logins may have the content of the image, by any name.
 pub fn is_open_to(access: &Access, keys: &BTreeSet<String>) -> bool {
     access.is_empty() || access.values().any(|known| known.is_empty() || !known.is_disjoint(keys))
 }

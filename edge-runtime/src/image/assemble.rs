@@ -1,5 +1,5 @@
-//! From a manifest and its configuration to an image record: what both roads (registry and archive) check and
-//! compute the same way. Pure.
+//! Converts a manifest and its configuration to an image record: the checks and values that registry and archive share.
+//! Pure.
 
 use crate::image::ImageError;
 use crate::image::limits::Limits;
@@ -99,7 +99,7 @@ mod tests {
 
     const D: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    /// An index whose only entry for this machine is what `digest` names.
+    /// An index whose only entry for this machine has this `digest`.
     fn index(digest: &str) -> Vec<u8> {
         let platform = r#"{"os":"linux","architecture":"amd64"}"#;
         format!(r#"{{"schemaVersion":2,"manifests":[{{"digest":"{digest}","platform":{platform}}}]}}"#).into_bytes()

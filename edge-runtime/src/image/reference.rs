@@ -28,7 +28,7 @@ impl Reference {
     /// registry `docker.io`, `library/` before a single-part name there, tag `latest` without a tag or digest.
     ///
     /// # Errors
-    /// [`ImageError::InvalidName`], whose text is what the kubelet shows with `InvalidImageName`.
+    /// [`ImageError::InvalidName`], with the kubelet's text for `InvalidImageName`.
     pub fn parse(text: &str) -> Result<Self, ImageError> {
         let fail = |why| ImageError::InvalidName { name: text.to_owned(), why };
         let (name, digest) = match text.split_once('@') {

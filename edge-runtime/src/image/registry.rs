@@ -1,5 +1,5 @@
-//! One repository at one registry (or mirror): the pull half of the distribution protocol, with its logins.
-//! Returns documents whose digest was checked and opens blobs; knows nothing of layers or files.
+//! One repository at one registry (or mirror): the pull half of the distribution protocol, with its logins. Returns
+//! documents with a verified digest and opens blobs; does not know layers or files.
 
 mod login;
 

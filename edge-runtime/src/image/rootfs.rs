@@ -228,7 +228,7 @@ fn open_path(dir: &Path) -> io::Result<(OsString, OwnedFd)> {
     Ok((format!("/proc/self/fd/{}", fd.as_raw_fd()).into(), fd))
 }
 
-/// mount(2) says only "no such file"; which one is what matters.
+/// Adds the missing path: mount(2) reports only "no such file".
 fn explain(error: io::Error, lower: &[PathBuf], target: &Path) -> ImageError {
     match lower.iter().find(|dir| !dir.is_dir()) {
         Some(missing) => ImageError::io(missing, "the layer is missing; the image must be pulled again")(error),

@@ -93,7 +93,7 @@ impl Looks {
                     self.keep(helper);
                     return answer.map_or(Ok(()), Err);
                 }
-                // It has ended without work. What it may have done of this is done again.
+                // The helper has ended without finishing. Its work is repeated.
                 Some(Err(_)) if is_kept => {}
                 Some(Err(error)) => return Err(helped(&error)),
                 None => {
@@ -180,7 +180,7 @@ impl Helper {
 
 fn kill(child: &Child) {
     if let Ok(group) = i32::try_from(child.id()) {
-        // It dies as soon as its file system lets go of it.
+        // It ends as soon as its file system permits.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
 }
@@ -261,7 +261,7 @@ mod tests {
         };
         assert!((0..200).any(gone), "killed with its family");
 
-        // One that cannot be killed, as in a file system that does not let go.
+        // A process that cannot be killed, as in a hung file system.
         let mut sleep = Command::new("sleep");
         sleep.arg("1000").kill_on_drop(true);
         looks.remember(Path::new("/dead"), sleep.spawn().unwrap());

@@ -1,4 +1,4 @@
-//! Finding out at start what the host can do, and making what all pods share: bridge and parent cgroups.
+//! Detects the host's features at the start, and creates what all pods share: bridge and parent cgroups.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

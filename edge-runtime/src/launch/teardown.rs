@@ -163,7 +163,7 @@ impl Teardown {
         names.filter(|uid| self.is_attached(uid)).collect()
     }
 
-    /// Has plugins take back all pods, for `reset`: what fails is told and left.
+    /// Has plugins release all pods, for `reset`. Failures are logged and ignored.
     fn detach_all(&self) {
         for uid in self.attached() {
             if let Err(error) = smol::block_on(self.plugins.detach(&self.attachment_file(&uid))) {

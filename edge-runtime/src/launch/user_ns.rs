@@ -105,8 +105,8 @@ fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> io::Res
     laid.map_err(|error| io::Error::other(format!("overlayfs with mapped layers: {error}")))
 }
 
-/// Shows `source` at `target`, which is made, with the owners of the user namespace. What fails is told in containerd's
-/// and runc's words.
+/// Mounts `source` at `target`, which is created, with the owners of the user namespace. Errors have containerd's and
+/// runc's wording.
 pub(super) fn show(source: &Path, namespace: &File, target: &Path) -> io::Result<()> {
     let made = if source.is_dir() { fs::create_dir(target) } else { File::create(target).map(drop) };
     files::unless_there(made).map_err(named(target))?;

@@ -149,8 +149,8 @@ impl LinkHandle {
         self.with(|s| s.request_token(id, request)).unwrap_or(false)
     }
 
-    /// Says in which namespaces' Services the node is interested. False without a connection, or to a bridge that does not
-    /// know what that is; the next hello says it, too.
+    /// Sends the namespaces whose Services the node requests. Returns false without a connection, or if the bridge does
+    /// not support it; the next hello has them, too.
     pub fn interests(&self, namespaces: Vec<String>) -> bool {
         self.with(|s| s.interests(namespaces)).unwrap_or(false)
     }

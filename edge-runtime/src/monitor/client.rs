@@ -161,7 +161,7 @@ impl MonitorClient {
     /// Bytes for the terminal of a container that has one; how many were taken, which may be none for now.
     ///
     /// # Errors
-    /// It has no terminal, or runs no more.
+    /// The container has no terminal, or does not run any more.
     pub async fn input(&self, id: &str, data: &[u8]) -> Result<usize, ClientError> {
         let request = Request::Input { id: id.to_owned(), data: data.to_vec() };
         Ok(self.call(request).await?.taken.unwrap_or(data.len()))

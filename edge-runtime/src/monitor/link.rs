@@ -193,8 +193,8 @@ impl Link {
     async fn spawn(&self) -> Async<UnixStream> {
         let mut delay = Duration::from_millis(50);
         loop {
-            // One that lives may have been missed: it listens only once it has taken over what runs. No second one would
-            // start beside it.
+            // A running monitor may have been missed, because it listens only after it has adopted its containers. A
+            // second one does not start beside it.
             if let Some(stream) = connect(&self.paths) {
                 return stream;
             }

@@ -92,7 +92,7 @@ impl Network {
         changed
     }
 
-    /// Makes the bridge, its addresses and forwarding. Called once at start; what the result says is for the user.
+    /// Creates the bridge, its addresses and forwarding. Called once at start; the result has warnings for the user.
     ///
     /// # Errors
     /// The kernel refuses, or supports none of the configured families.

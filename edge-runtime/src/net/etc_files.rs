@@ -29,7 +29,7 @@ pub fn write(dir: &Path, files: &EtcFiles) -> Result<(), NetError> {
             continue;
         }
         fs::write(&path, content).map_err(|source| NetError::path("write", &path, source))?;
-        // As the kubelet makes them, whatever the umask: any user of the pod reads them.
+        // Readable for any user of the pod, independent of the umask, as in the kubelet.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644))
             .map_err(|source| NetError::path("set mode of", path, source))?;
     }

@@ -35,7 +35,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Refuses a pod for what it is, whatever else is here.
+    /// Refuses a pod for its own fields, independent of other pods.
     fn refusal(&self, pod: &Pod) -> Option<Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         if let Some(refusal) = self.cx.pods.get(uid).and_then(|entry| entry.refusal.clone()) {

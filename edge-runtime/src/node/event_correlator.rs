@@ -150,7 +150,7 @@ impl EventCorrelator {
     }
 }
 
-/// What makes events the same; combined ones are whatever their text.
+/// Key of equal events; the text does not count for combined ones.
 fn key(event: &Value, with_text: bool) -> u64 {
     let involved = &event["involvedObject"];
     let empty = Value::Null;

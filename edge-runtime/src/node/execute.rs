@@ -165,7 +165,7 @@ impl Node {
         self.disconnect(uid)
     }
 
-    /// Starts the helper that deletes what is too large to be deleted here; it ends by itself.
+    /// Starts the helper that deletes folders too large for this thread; it ends when it is done.
     pub(super) fn sweep_trash(&self) {
         let waiting = [&self.launch.base.trash, &self.launch.base.volumes_trash].map(Trash::take_waiting);
         if !waiting.contains(&true) {

@@ -93,7 +93,7 @@ impl ExitSync {
         self.committed(now);
     }
 
-    /// The pod has taken a turn: what its record says of ends is committed.
+    /// The pod has taken a turn: the ends in its record are committed.
     pub(super) fn turn_committed(&mut self, uid: &str, now: Mono) {
         let exits = self.turned(uid);
         if !exits.is_empty() {

@@ -106,7 +106,7 @@ impl Node {
         }
     }
 
-    /// After the start of this process or the death of the monitor: what runs is matched with what is recorded.
+    /// After the start of this process or the death of the monitor: compares running containers with the records.
     fn resume(&mut self, containers: Vec<ContainerState>) -> Result<(), StoreError> {
         self.cx.resumed = true;
         let running = containers.iter().filter(|one| matches!(one.phase, Phase::Running { .. })).count();

@@ -1,4 +1,4 @@
-//! When the kernel is told of NetworkPolicies, and the pods that wait for it. Whom they are for is in [`state`].
+//! When NetworkPolicies are written to the kernel, and the pods that wait for that. [`state`] has the selected pods.
 
 pub(super) mod done;
 pub(super) mod state;

@@ -44,7 +44,7 @@ pub(super) enum News {
     RulesReplaced(Result<(), String>),
     /// A program, perhaps this node, has changed rules of the kernel.
     RulesChanged,
-    /// What of other people's firewalls is in the way of pods.
+    /// Chains of other firewalls that block pods.
     OthersPassed(Vec<crate::net::firewall::others::Blocking>),
     /// The kernel has applied the NetworkPolicies, or refused them.
     PoliciesApplied(super::policies::done::Done),

@@ -51,7 +51,7 @@ pub struct ProbeTarget {
     pub probes: Vec<ProbeSpec>,
 }
 
-/// One probe of a container, with the verdict known from before (a restart of the daemon keeps what was ready).
+/// One probe of a container, with its earlier verdict (a restart of the daemon keeps readiness).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeSpec {
     pub kind: ProbeKind,

@@ -70,7 +70,7 @@ pub(super) fn keep_before_migration(db: &Connection, store: &Path, version: usiz
 pub(super) fn go_back(store: &Path) -> Result<Option<PathBuf>, StoreError> {
     let copies = schema::known().rev().map(|version| before_migration(store, version));
     let Some(copy) = copies.into_iter().find(|copy| copy.exists()) else { return Ok(None) };
-    // It stays, for the next roll-back: a program of that version migrates what takes its place.
+    // The copy stays for the next rollback: a program of that version migrates its replacement.
     let io = |source| StoreError::Io { path: copy.clone(), source };
     let ready = beside(store, ".salvaged");
     let part = beside(store, ".salvaging");

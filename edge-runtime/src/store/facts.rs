@@ -57,7 +57,7 @@ impl Fact {
 }
 
 impl Store {
-    /// Whether rows may be missing ([`Fact::Incomplete`]): what is not in here may be wanted all the same.
+    /// Whether rows may be missing ([`Fact::Incomplete`]): then an object that is not here may still be wanted.
     ///
     /// # Errors
     /// SQLite fails.

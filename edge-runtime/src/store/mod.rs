@@ -1,9 +1,9 @@
 //! Durable state of the node, in one SQLite file. The only module that writes SQL; it knows rows and durability, not
 //! what a pod does with them.
 //!
-//! Two kinds of commit: *durable* (synced to the medium before it returns: what the bridge is told
-//! is safe) and *batched* (safe against the death of the process, written out by SQLite when it
-//! likes: a power cut ends every container anyway). An idle node writes nothing.
+//! Two kinds of commit. *Durable*: synced to the medium before it returns, so that reported data is safe. *Batched*:
+//! safe against the death of the process, synced later by SQLite; a power cut ends every container anyway. An idle node
+//! writes nothing.
 
 mod copy;
 mod device_messages;

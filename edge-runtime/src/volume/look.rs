@@ -145,7 +145,7 @@ pub fn looks(ctx: &VolumeContext<'_>) -> Vec<Look> {
             _ => None,
         }
     };
-    // Reading what objects say would be work for nothing.
+    // Payloads are not needed here, so it does not read them.
     let foreign = |volume: &&k8s_openapi::api::core::v1::Volume| {
         volume.host_path.is_some() || volume.persistent_volume_claim.is_some()
     };

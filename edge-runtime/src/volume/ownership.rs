@@ -167,7 +167,7 @@ fn change(handle: &OwnedFd, group: u32) -> io::Result<Metadata> {
     if !found.is_symlink() {
         let bits = if found.is_dir() { FOLDER_BITS } else { FILE_BITS };
         let mode = fs::Permissions::from_mode(found.mode() & 0o7777 | bits);
-        // fchmod(2) takes no O_PATH; this name leads to what is open, whatever its path is by now.
+        // fchmod(2) does not support O_PATH; this name leads to the open file, whatever its path is by now.
         fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), mode)?;
     }
     Ok(found)
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(own(&volume, GROUP, false, bounds()).unwrap(), Progress::Done);
         assert!(is_right(&found(&at).unwrap(), GROUP) && is_right(&fs::metadata(&volume).unwrap(), GROUP));
         assert_eq!(apply(&volume, GROUP, true).unwrap(), Progress::Done);
-        // One folder more is refused with a sentence, and nothing says that it is done.
+        // One folder more is refused with a message, and not marked as done.
         drop(deeper(&at));
         let owning = Owning { path: volume.clone(), group: GROUP + 1, mark: dir.path().join("marks/volume") };
         let why = owning.run().unwrap_err().to_string();

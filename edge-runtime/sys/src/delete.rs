@@ -22,7 +22,8 @@ const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_N
 /// Deletes `top` and all in it; fine when it does not exist. A link is deleted, not followed.
 ///
 /// # Errors
-/// `EXDEV` when something is mounted inside (what lies behind it is untouched); what the kernel refuses to delete.
+/// `EXDEV` when something is mounted inside (the mounted files are untouched); entries that the kernel refuses to
+/// delete.
 pub fn delete_tree(top: &Path) -> io::Result<()> {
     delete_some(top, usize::MAX).map(drop)
 }

@@ -1,5 +1,5 @@
-//! A helper that outlives the daemon and listens at a unix socket: found or started, and ended. Knows nothing of what the two say
-//! to each other.
+//! A helper that outlives the daemon and listens at a Unix socket: found or started, and ended. Does not know their
+//! protocol.
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -224,7 +224,7 @@ impl Family {
 impl Drop for Family {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // None is left when it ended by itself.
+            // The group is gone if all processes have ended.
             let _ = killpg(group, Signal::SIGKILL);
         }
     }

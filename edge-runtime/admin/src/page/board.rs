@@ -173,7 +173,7 @@ fn row(facts: &Facts, seen: &Seen) -> Value {
     ])
 }
 
-/// What keeps the page from being the whole truth, and what the node lacks.
+/// Returns the problems of the node, and the reasons why the page is incomplete.
 fn problems(facts: &Facts) -> Vec<String> {
     let mut found = Vec::new();
     match (facts.daemon.pid, facts.daemon.ready) {

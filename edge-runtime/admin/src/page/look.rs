@@ -1,4 +1,5 @@
-//! One look at the node: what its daemon answers, and what it keeps where it can be read with the daemon or without. Decides nothing.
+//! One observation of the node: the answers of its daemon, and its stored state, which is readable without the daemon.
+//! Decides nothing.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

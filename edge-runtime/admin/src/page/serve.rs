@@ -40,7 +40,7 @@ pub(super) struct Live {
     looked_for: Box<dyn Fn(usize)>,
 }
 
-/// One of the things that are told.
+/// One part of the content.
 struct Part {
     name: &'static str,
     /// JSON, in one line.
@@ -68,7 +68,7 @@ impl Live {
         drop(parts);
         let mut listeners = self.listeners.borrow_mut();
         let before = listeners.len();
-        // One who has not taken the last news yet will find these.
+        // A slow client gets these changes with its next update.
         listeners.retain(|one| !one.is_closed());
         for one in listeners.iter() {
             let _ = one.try_send(());
@@ -196,7 +196,7 @@ async fn tell(stream: &mut Box<dyn Stream>, live: &Live, news: Receiver<()>) -> 
             None
         };
         smol::future::or(next, left).await?;
-        // Nothing new is a sign of life all the same.
+        // An unchanged content is sent as a sign of life.
         text = event(&live.since(&mut seen));
     }
 }

@@ -18,7 +18,7 @@ use crate::twins::FILTERS;
 
 /// Timeout for the broker to accept the connection and the subscriptions.
 const GREETING: Duration = Duration::from_secs(10);
-/// Between two signs of life of ours, and what the broker is told about it, in seconds.
+/// Interval of pings, and the keep-alive for the broker in seconds.
 const PING: Duration = Duration::from_secs(20);
 const KEEP_ALIVE: u16 = 30;
 /// Without any sign of life of the broker.

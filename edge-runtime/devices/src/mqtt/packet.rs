@@ -97,7 +97,7 @@ impl Decoder {
     }
 }
 
-/// The length of what follows the fixed header, and how many bytes say so.
+/// Parses the remaining length of the fixed header, and returns the number of its bytes, too.
 pub(super) fn remaining(bytes: &[u8]) -> Result<Option<(usize, usize)>, Broken> {
     let mut length = 0;
     for (at, byte) in bytes.iter().take(4).enumerate() {

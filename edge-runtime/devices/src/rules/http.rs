@@ -201,7 +201,7 @@ pub(super) async fn ask(port: u16, method: &str, path: &str, headers: &[(String,
     let broken = |why: &str| failed(CallFailure::Broken, &format!("the answer of port {port} of the device: {why}"));
     let (mut from, mut to) = stream.split();
     let write = async {
-        // One that has heard enough may answer, and read no more.
+        // A server may answer before it has read everything, and stop reading.
         let written: io::Result<()> = to.write_all(&request).await;
         if written.is_err() {
             std::future::pending::<()>().await

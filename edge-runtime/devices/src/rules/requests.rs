@@ -99,7 +99,7 @@ impl Requests {
         if !up {
             for (_, UnderWay { answer, .. }) in self.under_way.drain() {
                 let why = "the line to the cloud broke before there was an answer: it may have been done";
-                // Who has gone does not want to know.
+                // The client may have left.
                 let _ = answer.send(failed(CallFailure::Broken, why));
             }
         }

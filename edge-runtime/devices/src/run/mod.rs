@@ -101,7 +101,7 @@ struct Helper {
     /// `None` before the first daemon.
     works: Option<Works>,
     outlets: Outlets,
-    /// What rules want to be subscribed to.
+    /// Topic filters of rules.
     filters: Filters,
     calls: rules::Calls,
     /// Sender for the servicebus; `None` once it is taken.

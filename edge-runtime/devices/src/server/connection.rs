@@ -1,4 +1,4 @@
-//! One caller: its lines go to the loop one by one, and what the loop says to it waits in a short queue.
+//! One caller: its lines go to the loop one by one, and the loop's answers wait in a short queue.
 
 use std::io;
 use std::time::Duration;

@@ -60,7 +60,7 @@ pub(super) struct Wishes {
 /// Which state of a changing value the bridge has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    /// Counts the changes; what the batch under way holds; what the bridge has.
+    /// Number of changes; of those in the batch that is being sent; of those that the bridge has.
     pub(super) n: u32,
     pub(super) sent: u32,
     pub(super) acked: u32,
@@ -123,7 +123,7 @@ impl Property {
         news
     }
 
-    /// Takes for heard of what the device has come to be. Whether that is news.
+    /// Marks the desired value as observed if the device reports it. Returns whether that is a change.
     pub(super) fn observe_echo(&mut self, stamp: impl FnOnce(Text) -> Stamped) -> bool {
         match (self.wanted(), &self.reported) {
             (Some(wanted), Some(reported)) if wanted.value == reported.value => {

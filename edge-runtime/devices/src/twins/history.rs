@@ -155,7 +155,7 @@ impl History {
         gone
     }
 
-    /// It is unknown what is stored.
+    /// The stored state is unknown now.
     pub(super) fn forgotten(&mut self) {
         self.properties.values_mut().for_each(|changes| changes.unkept = true);
     }

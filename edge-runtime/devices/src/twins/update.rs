@@ -116,10 +116,10 @@ pub(super) struct Done {
     /// Reported values, and those of them that replaced a pending one.
     pub(super) reports: u64,
     pub(super) coalesced: u64,
-    /// There is news for the bridge, or only what it has.
+    /// The update has changes for the bridge, or only repeated values.
     pub(super) news: bool,
     pub(super) again: bool,
-    /// Another value is wanted, or the device has heard of the one that is.
+    /// A desired value changed, or the device has observed it.
     pub(super) wishes: bool,
     /// One that the Device object does not have has a value, or was forgotten.
     pub(super) extra: Option<Text>,
@@ -192,7 +192,7 @@ pub(super) fn apply(
     done
 }
 
-/// There is a value in it: what only a Device object names has never been.
+/// Whether a value exists: a property that only the Device object names does not have one.
 const fn said(twin: &Twin) -> bool {
     twin.expected.is_some() || twin.actual.is_some()
 }

@@ -125,7 +125,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes what the limit lets through, behind a line about what it did not.
+    /// Writes the lines that the limit permits, after a line about dropped ones.
     fn flush(&mut self, stamp: &str, scratch: &mut Vec<u8>) -> io::Result<()> {
         if let Some(limit) = self.limit.as_mut().filter(|_| !scratch.is_empty()) {
             let admitted = limit.admit(scratch, self.since.elapsed());
@@ -140,9 +140,9 @@ impl LogWriter {
         self.put(stamp, scratch)
     }
 
-    /// Writes a batch. What cannot be written is lost, but only in whole batches: lines are never torn, and the
-    /// container never waits. `scratch` is empty afterwards in any case: all containers share it, so it must not
-    /// grow, or carry lines of one container into the log of another.
+    /// Writes a batch. A failed write loses whole batches only: lines are never torn, and the container never waits.
+    /// `scratch` is empty afterwards in any case: all containers share it, so it must not grow, or carry lines of one
+    /// container into the log of another.
     fn put(&mut self, stamp: &str, scratch: &mut Vec<u8>) -> io::Result<()> {
         let written = self.try_put(stamp, scratch);
         if let Err(error) = &written {

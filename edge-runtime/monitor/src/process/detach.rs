@@ -19,7 +19,7 @@ pub(super) const LOG_MAX: u64 = 256 * 1024;
 /// In the first process: starts the second with `arguments` and waits for its word.
 ///
 /// # Errors
-/// It could not be started, or ended before it was ready; the monitor's log says more.
+/// The monitor could not be started, or ended before it was ready; its log has the reason.
 pub fn launch(arguments: &[std::ffi::OsString], run: &Path) -> io::Result<()> {
     fs::create_dir_all(run)?;
     let log_path = files::log(run);

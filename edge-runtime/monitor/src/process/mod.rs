@@ -1,5 +1,5 @@
-//! The monitor process: set-up and the one loop. What happens to containers is in [`lifecycle`], what was
-//! left by a former monitor in [`adopt`].
+//! The monitor process: set-up and its only loop. [`lifecycle`] handles containers, [`adopt`] those of a former
+//! monitor.
 //!
 //! Waits for no disk: it does not sync, and writes go into the page cache. (A kernel that throttles writers on a slow
 //! medium delays it, too.)

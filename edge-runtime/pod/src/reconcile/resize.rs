@@ -20,7 +20,7 @@ use super::stop::Order;
 const PENDING_RETRY: Duration = Duration::from_secs(60);
 
 impl Turn<'_> {
-    /// Compares what runs with what the spec asks for.
+    /// Compares the values of running containers with the spec.
     pub(super) fn resize(&mut self) {
         let changed: Vec<&Container> = containers(self.spec).filter(|c| self.has_changed(c)).collect();
         if changed.is_empty() {
@@ -109,7 +109,7 @@ impl Turn<'_> {
 
     fn has_changed(&self, container: &Container) -> bool {
         let Some(c) = self.record.containers.get(&container.name) else { return false };
-        // Never started, or a record of an older build that does not say what the cgroup has: taken for right.
+        // Never started, or a record of an older build without the cgroup's values: counts as up to date.
         let Some(has) = &c.resources else { return false };
         let wants = Resources::of(container);
         ["cpu", "memory"].into_iter().any(|resource| has.differs(&wants, resource))

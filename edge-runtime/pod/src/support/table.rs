@@ -1,4 +1,5 @@
-//! One table per type of the pod API, the fields by what holds for them. The tests hold them against the types' own field lists.
+//! One table per type of the pod API, with its fields by support. The tests compare them with the types' own field
+//! lists.
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;

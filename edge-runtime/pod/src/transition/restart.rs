@@ -14,7 +14,7 @@ const CLOCK_FLOOR: i64 = 1_577_836_800;
 /// Exit code and reason of containers that a reboot ended, as container runtimes report them.
 const REBOOT_EXIT: i32 = 255;
 
-/// Carries a record over a reboot: what ran has ended, what was under way is void, boot times start again.
+/// Converts a record after a reboot: running containers have ended, unfinished steps are void, boot times restart.
 pub(crate) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
     if record.boot_id == *now.boot_id {
         return record;
@@ -82,7 +82,7 @@ fn rebooted(attempt: u32, id: String, started_at: Option<jiff::Timestamp>, now: 
     })
 }
 
-/// Matches what is recorded with what runs, and lets steps that were under way be issued again.
+/// Compares the record with the running containers, and causes unfinished steps to be issued again.
 pub(super) fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandbox_exists: bool, now: &Now) {
     let mut any_live = false;
     for c in record.containers.values_mut() {

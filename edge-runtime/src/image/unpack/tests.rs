@@ -355,7 +355,7 @@ fn get_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
 
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
-    /// Whatever entries come in whatever order: nothing is written outside.
+    /// Any entries in any order: nothing is written outside.
     #[test]
     fn no_sequence_of_entries_escapes(
         entries in proptest::collection::vec((0..5_u8, "[ab./]{1,6}", "[ab./]{1,6}"), 1..12)

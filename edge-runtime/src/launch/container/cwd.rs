@@ -1,5 +1,5 @@
-//! In which folders, and with which program, a container may not begin: `/proc` there shows what the OCI runtime still has open of the host
-//! (CVE-2024-21626). Old runtimes follow it; this is the second lock.
+//! Refuses working folders and programs of containers below `/proc`: there the OCI runtime's open files of the host are
+//! visible (CVE-2024-21626). Old runtimes follow them, so this is a second check.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -284,7 +284,7 @@ impl Containers {
         if let Some((user, _)) = user {
             user_ns::give(&self.base.paths, bundle, &upper, user)?;
         }
-        // Not again over what the container has written.
+        // Does not overwrite files of the container.
         if std::fs::read_dir(&upper)?.next().is_none() {
             folders::lay(&image.config.folders, &upper, user.map_or(0, |(user, _)| user.first_id))?;
         }

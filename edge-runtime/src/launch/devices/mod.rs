@@ -28,7 +28,7 @@ type Held = BTreeMap<String, Vec<PathBuf>>;
 /// A device that a container gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// On the node and in the container: a link stays the name, whatever it points at.
+    /// Path on the node and in the container: a link keeps its name, whatever its target.
     pub path: PathBuf,
     pub access: String,
 }

@@ -1,7 +1,7 @@
 //! Converts a pod's container to its OCI runtime configuration. Pure: looked-up facts are inputs.
 //!
-//! Follows what the kubelet asks of a CRI runtime and what containerd makes of it, so that a container sees the
-//! same world here as on any other node.
+//! Follows the kubelet's requests to a CRI runtime and their implementation in containerd, so that a container has the
+//! same environment as on any other node.
 
 mod capabilities;
 mod host;

@@ -33,7 +33,7 @@ use crate::sys::files::private_dir;
 use crate::sys::host::{self, HostFacts};
 use crate::volume::{self, DownwardFacts, VolumeContext, VolumeError, VolumeHostPath};
 
-/// A prepared pod and what its user should be told.
+/// A prepared pod, and warnings for its user.
 #[derive(Debug, Default)]
 pub struct SandboxDone {
     /// Empty with `hostNetwork`.

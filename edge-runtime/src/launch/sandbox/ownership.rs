@@ -56,7 +56,7 @@ impl OwnershipHelpers {
         let over: Vec<PathBuf> = self.helpers.keys().filter(|mark| mark.starts_with(pod)).cloned().collect();
         for mark in over {
             if let Some(mut helper) = self.helpers.remove(&mark) {
-                // It may have ended by itself.
+                // It may have ended already.
                 let _ = helper.kill();
                 self.ending.push(helper);
             }

@@ -1,5 +1,5 @@
-//! One pod's attachment to a CNI network. What was asked for is on disk before the first plugin runs, and stays there
-//! until every plugin has taken back its part: also over restarts, reboots and changed configurations.
+//! One pod's attachment to a CNI network. The request is on disk before the first plugin runs, and stays there until
+//! every plugin has released its part: also over restarts, reboots and changed configurations.
 
 use std::fs;
 use std::io;

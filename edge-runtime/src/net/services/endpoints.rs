@@ -44,8 +44,7 @@ impl Here {
         !endpoint.pod || (endpoint.node_name.as_deref() != Some(&*self.node) && self.reach.reaches(ip))
     }
 
-    /// Where the node itself answers what is sent to this port of the Service, whatever endpoints it has: questions to the
-    /// cluster's DNS.
+    /// Returns the node's own address for queries to the cluster's DNS: the node answers them, whatever the endpoints.
     pub fn answers(&self, view: &ServiceView, port: &ServicePort, v6: bool) -> Option<SocketAddr> {
         let asked = view.dns && port.port == DNS_PORT && port.protocol().is_some_and(|with| with != Protocol::Sctp);
         let ip = self.dns.iter().find(|ip| ip.is_ipv6() == v6).filter(|_| asked)?;
@@ -339,7 +338,7 @@ mod tests {
         );
         let other = endpoint("192.0.2.8", &["b"], &["n3"], none.clone());
         assert_eq!(of(Some("a"), &[n2.clone(), other]), ["192.0.2.7"], "no node hint is ours: the zone decides");
-        // Those that end serve whatever their hints are.
+        // Terminating endpoints serve whatever their hints are.
         let ending = endpoint("192.0.2.9", &["b"], &[], json!({"notReady": true, "terminating": true}));
         assert_eq!(of(Some("a"), &[ending]), ["192.0.2.9"]);
         // This node's own pods among those of other nodes.

@@ -43,7 +43,7 @@ impl Repairs {
     }
 }
 
-/// Other people's firewalls: when they are looked at, and what was found.
+/// Chains of other firewalls: when they are checked, and the last result.
 #[derive(Debug, Default)]
 pub(super) struct Others {
     /// Number of the rules at the last look, and when it was.

@@ -135,7 +135,7 @@ fn helpers(text: &mut Text) {
     }
 }
 
-/// The loop, and what the Node object says of the machine.
+/// The loop, and conditions of the Node object.
 fn whole(node: &Node, text: &mut Text) {
     count(text, "sampan_node_loop_turns_total", "Turns of the daemon's loop.", &counters::TURNS);
     count(text, "sampan_node_loop_stalls_total", "Turns of more than a second.", &counters::STALLS);

@@ -1,5 +1,5 @@
-//! The other processes that a pod's connection waits for: the helper that looks at its volumes, CNI plugins, systemd. What
-//! is asked of each, and what its answer means for the pod.
+//! Other processes that a pod's connection waits for: the helper for its volumes, CNI plugins, systemd. Requests to
+//! each, and the meaning of its answer for the pod.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -213,7 +213,7 @@ impl Node {
         failed(failure)
     }
 
-    /// At start: the rules of all pods whose sandbox is still there. New pods wait for them.
+    /// Writes the rules of all pods whose sandbox exists, at the start. New pods wait for them.
     pub(super) fn rules_at_start(&mut self) {
         for (uid, entry) in self.cx.pods.iter() {
             let ready = matches!(entry.record.sandbox.state, SandboxState::Ready { .. });

@@ -46,7 +46,7 @@ impl LeftOut {
         self.0.get(name).is_some_and(|entry| entry.out)
     }
 
-    /// It is not what it was; or it is gone.
+    /// The Service has changed, or is gone.
     pub(super) fn changed(&mut self, name: &ServiceName, gone: bool) {
         if gone {
             self.0.remove(name);

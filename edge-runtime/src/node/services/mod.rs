@@ -74,7 +74,7 @@ pub(super) struct Services {
     /// Where the node's link leads, for all that is known.
     link: Vec<SocketAddr>,
     flows: Flows,
-    /// It was told that this kernel does not translate SCTP.
+    /// The missing SCTP support of this kernel was reported.
     sctp_told: bool,
 }
 

@@ -32,8 +32,8 @@ pub(super) struct StaticPods {
 }
 
 impl StaticPods {
-    /// Reads the folder: ends the pods that it does not have any more, and gives those that may have to begin. What
-    /// cannot be read keeps what runs.
+    /// Reads the folder: ends pods whose manifest is gone, and returns pods that may have to start. An unreadable
+    /// manifest keeps its running pod.
     pub(super) fn scan(&mut self, cx: &mut Context) -> Result<Vec<Pod>, StoreError> {
         self.next = Some(cx.mono().after(PERIOD));
         let folder = cx.paths.static_pods();

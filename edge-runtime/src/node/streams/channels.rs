@@ -109,7 +109,7 @@ pub(super) async fn write(pipe: &mut Option<Async<File>>, data: &[u8]) {
     if let Some(file) = pipe
         && file.write_all(data).await.is_err()
     {
-        // It reads no more, which is its right.
+        // The process does not read any more, which is not an error.
         *pipe = None;
     }
 }

@@ -58,9 +58,8 @@ pub(super) fn rows(pages: &Pages, take: &mut dyn FnMut(Row)) {
     }
 }
 
-/// Pages that wait to be used again hold rows of the past. What lists them is not found by its chain, which may be
-/// broken, but by its shape: no page of rows begins with a zero, and no text continues with the small number that
-/// says how many pages are listed.
+/// Free pages have outdated rows. Pages that list free pages are found by their shape, not by their chain, which may be
+/// broken: no page of rows begins with a zero, and no text continues with the small number of listed pages.
 fn free_pages(pages: &Pages) -> HashSet<u32> {
     let mut free = HashSet::new();
     for number in 2..=pages.count() {

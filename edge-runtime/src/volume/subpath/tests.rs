@@ -88,7 +88,7 @@ proptest! {
         fs::create_dir(&volume).unwrap();
         fs::create_dir(&outside).unwrap();
         build(&volume, &entries);
-        // Also what `check` refuses: the kernel's rule must hold alone.
+        // Also paths that `check` refuses: the kernel's rule must suffice alone.
         if let Ok(found) = open(&volume, &wanted) {
             let place = fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).unwrap();
             prop_assert!(place.starts_with(&volume), "{wanted:?} led to {place:?}");

@@ -78,7 +78,7 @@ fn tried() -> Vec<(&'static str, bool)> {
         let bridge = link::add_bridge(&mut socket, "doctor0", [2, 0, 0, 0, 0, 1], 1500);
         let nft = Socket::open_netfilter().and_then(|mut socket| nftables::generation(&mut socket));
         let tried = [("bridge", bridge), ("veth", add_veth(&mut socket)), ("nf_tables", nft.map(drop))];
-        // Whatever else is wrong with the attempt says nothing about the kernel.
+        // Other errors of the attempt do not concern the kernel.
         let lacks = |error: &io::Error| {
             matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::ENODEV))
         };

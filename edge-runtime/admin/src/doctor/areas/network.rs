@@ -70,7 +70,7 @@ fn dry_run(nft: &Path) -> Result<(), String> {
     command.args(["-c", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     if let Some(mut input) = child.stdin.take() {
-        // One that has ended already says why.
+        // If the program has ended already, its output has the reason.
         let _ = input.write_all(script.as_bytes());
     }
     let output = child.wait_with_output().map_err(|error| error.to_string())?;

@@ -41,7 +41,7 @@ pub(super) struct Client {
     pub(super) out: Outbox,
     /// Why it is to end. It hears nothing any more.
     pub(super) cut: Option<&'static str>,
-    /// It is told that there is news for it.
+    /// Its connection has been woken for pending packets.
     pub(super) woken: bool,
     /// Whether it receives messages of the node.
     pub(super) hears_node: bool,
@@ -114,7 +114,7 @@ impl Client {
         self.unreleased.remove(&id);
     }
 
-    /// It hears nothing any more, for this reason.
+    /// Closes the client for this reason; it receives nothing more.
     pub(super) fn cut(&mut self, why: &'static str) {
         self.cut.get_or_insert(why);
         self.out.clear();

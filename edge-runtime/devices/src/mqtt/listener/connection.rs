@@ -271,7 +271,7 @@ async fn talk(
         }
         much.is_much |= held.max(decoder.capacity()).max(out.bytes.capacity()) > MUCH;
         if wants != Wants::Bytes {
-            // It cannot be heard meanwhile.
+            // The client's packets cannot be read meanwhile.
             since.packet = since.taken.max(since.packet);
         }
         let mut deadline = timer.deadline().min(silence.map_or(timer.deadline(), |silence| since.packet + silence));

@@ -1,5 +1,5 @@
-//! What waits for one client, in its order: answers first, then messages, of which few are without acknowledgement. Bounded by
-//! count and bytes; what finds no room is dropped with QoS 0, and with QoS 1 the client is too slow.
+//! Queue of one client, in order: answers first, then messages, of which a limited number is unacknowledged. Limited by
+//! count and bytes: beyond that a message with QoS 0 is dropped, and one with QoS 1 disconnects the client as too slow.
 
 use std::collections::VecDeque;
 use std::rc::Rc;

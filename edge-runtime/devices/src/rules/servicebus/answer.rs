@@ -6,7 +6,7 @@ use serde_json::json;
 /// When to try again, in seconds.
 const RETRY_AFTER: u16 = 5;
 
-/// `code`: what the target answers, or what hindered it.
+/// `code`: status of the target, or of the failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     code: u16,

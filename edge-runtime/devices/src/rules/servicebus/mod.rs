@@ -139,7 +139,7 @@ async fn one(mut stream: TcpStream, number: u64, shared: &Shared) {
     if let Some(task) = spare {
         shared.spare.borrow_mut().insert(number, task);
     }
-    // Who does not take it does not want it.
+    // Ignores failures: the client may have left.
     let _ = timeout(SAY, stream.write_all(&answer.bytes())).await;
     let _ = stream.shutdown().await;
     // An end of the connection with bytes unread would take the answer away (RFC 9112, section 9.6).

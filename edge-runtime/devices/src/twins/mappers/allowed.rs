@@ -63,7 +63,8 @@ impl Twins {
         !self.mappers.allowed.are_all()
     }
 
-    /// The call, if it may be made now; otherwise it is answered, or waits for what the daemon says of the pod.
+    /// Returns the call if it is permitted now. Otherwise it is answered, or waits for the daemon's answer about the
+    /// pod.
     pub(super) fn admit(&mut self, call: u64, request: Request, pod: String) -> Option<(Request, String)> {
         let allowed = &mut self.mappers.allowed;
         let status = match allowed.judge(&pod) {

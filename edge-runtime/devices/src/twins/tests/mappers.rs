@@ -422,7 +422,7 @@ fn device_is_removed_once_whatever_the_result() {
         world.tick();
         let calls = world.calls();
         assert_eq!(calls[0].path, method::REMOVE_DEVICE);
-        // It never arrived: that does not count.
+        // A call that never arrived does not count.
         world.fails(calls[0].call, Code::Unavailable);
         world.wait(100);
         world.tick();

@@ -1,4 +1,4 @@
-//! The core, told news and asked what follows.
+//! Test bench for the core: feeds it events and returns its outputs.
 
 mod allowed;
 mod cloud;
