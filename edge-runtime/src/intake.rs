@@ -23,7 +23,7 @@ pub enum Applied {
     /// The newest object of a pod; a refusal if this build's types do not know one of its fields.
     Pod(Box<Pod>, Option<Refusal>),
     Other(ObjectKey),
-    /// The object with this uid is no more.
+    /// The object with this uid is gone.
     Gone(ObjectKey, String),
 }
 

@@ -8,7 +8,7 @@ use sampan_monitor::files;
 /// Longest name of a file, in bytes (Linux `NAME_MAX`).
 const FILE_NAME: usize = 255;
 
-/// Extension of the file beside an order's own that says that a user has confirmed it.
+/// Extension of the file beside an order's own that marks a user's confirmation.
 pub const CONFIRMED: &str = "confirmed";
 
 /// All paths of one node. Several nodes share a host by having different roots.

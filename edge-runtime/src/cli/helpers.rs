@@ -98,7 +98,7 @@ fn own(given: Given) -> Result<(), CliError> {
     Ok(Owning { path, group, mark }.run()?)
 }
 
-/// The first process of a shared pid namespace: takes in orphans until it is told to end.
+/// The first process of a shared pid namespace: reaps orphans until a signal ends it.
 fn pause(_: Given) -> Result<(), CliError> {
     // Containers of the pod can see this process and may have the same uid. They must not trace it, write its memory or
     // follow its root (ptrace_access_mode).

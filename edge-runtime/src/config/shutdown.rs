@@ -8,7 +8,7 @@ use super::number::Number;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AtShutdown {
-    /// They go on at the next boot.
+    /// Pods continue at the next boot.
     #[default]
     Resume,
     /// Pods end as `Failed`, as with a kubelet: for nodes whose pods are replaced on other nodes.

@@ -21,7 +21,7 @@ pub use request::read;
 pub use request::{Refusal, What};
 pub use serve::{on_port, on_socket};
 
-/// A question and whom to answer. Dropped unanswered, it was too much.
+/// A request and its answer channel. Dropping it refuses the request as one too many.
 pub struct Asked {
     pub what: What,
     pub answer: Sender<Answer>,

@@ -73,7 +73,7 @@ pub fn may_use(image: &ImageRecord, reference: &Reference, registries: &[Registr
         if login.document.is_empty() && known.iter().any(|key| key.starts_with(&login.key)) {
             return true;
         }
-        // One that cannot be read opens nothing.
+        // An unreadable Secret permits nothing.
         let _ = keyring.add(login.document.as_bytes(), Some(&login.key));
     }
     let places = endpoints(&registry_for(registries, &reference.registry), &reference.registry);

@@ -87,7 +87,7 @@ pub(super) fn record(
     size: u64,
     now: i64,
 ) -> ImageRecord {
-    // Refused before, if it cannot be told.
+    // Earlier checks refused it if it cannot be determined.
     let doubt = wanted.check(&configuration.platform, &id).ok().flatten();
     let (config, layers) = (ImageConfig { doubt, ..configuration.config }, configuration.diff_ids);
     ImageRecord { id, references, config, layers, size, pulled_at: now, access: Access::new() }

@@ -19,8 +19,8 @@ use crate::sys::writeback::Writeback;
 
 /// Tries in a row that may bring nothing, with pauses of 1, 2, 4, 8 seconds between them.
 const FRUITLESS: u32 = 5;
-/// A registry that sends less than this a minute counts as silent: one that sends drop by drop would else hold its
-/// place for hours. GPRS brings a hundred times as much.
+/// Minimum rate, in bytes per minute. A slower registry counts as silent, because it would hold its place for hours.
+/// GPRS is a hundred times as fast.
 const SLOWEST: u64 = 16 * 1024;
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -79,7 +79,7 @@ impl Helper {
     /// Makes images known; their layers are durable already. Names that an image of the same id has are kept.
     ///
     /// # Errors
-    /// A layer is there no more, or the store cannot be written; nothing is known then.
+    /// A layer does not exist any more, or the store cannot be written; nothing is recorded then.
     pub fn commit(&mut self, records: Vec<ImageRecord>) -> Result<Vec<ImageRecord>, ImageError> {
         let mut records = joined(records);
         let lock = self.layers.lock()?;

@@ -63,7 +63,7 @@ impl Incoming {
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
     }
 
-    /// A file to go on with, empty if it is new. Waits while another process works on it.
+    /// Opens a file to continue, or a new one. Waits while another process works on it.
     ///
     /// # Errors
     /// It cannot be made.

@@ -111,8 +111,8 @@ impl<'a> Repository<'a> {
         Ok(Self { agent, endpoint, reference, limits, credentials, authorization: None, used: None })
     }
 
-    /// The digest that the tag leads to, if the registry says so without sending the manifest
-    /// (which Docker Hub would count as a pull).
+    /// Returns the digest of the tag, if the registry reports it without sending the manifest (which Docker Hub would
+    /// count as a pull).
     ///
     /// # Errors
     /// Not reachable, refused, or not there.
@@ -250,8 +250,8 @@ impl<'a> Repository<'a> {
     }
 }
 
-/// The first `limit` bytes of a body that is all here in `time`, give or take one silence: who sends byte by byte must
-/// not hold a pull for hours.
+/// Reads the first `limit` bytes of a body that must be complete in `time`, plus at most one silence: a very slow
+/// registry must not hold a pull for hours.
 fn read_within(response: Response<Body>, limit: u64, time: Duration) -> std::io::Result<Vec<u8>> {
     let started = Instant::now();
     let mut body = response.into_body().into_with_config().limit(u64::MAX).reader().take(limit);

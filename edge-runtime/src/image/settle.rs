@@ -40,7 +40,7 @@ pub fn settle(store: &mut Store, layers: &Layers) -> Result<Settled, ImageError>
     let noted: BTreeMap<&str, &ImageRecord> = noted.iter().map(|image| (image.id.as_str(), image)).into_map();
     for row in &rows {
         let is_noted = noted.get(row.id.as_str()).is_some_and(|noted| *noted == row);
-        // Of a broken one: its whole layers must not be taken for leftovers.
+        // Intact layers of a broken image must not count as leftovers.
         if !is_noted && row.layers.iter().any(|layer| layers.has(layer)) {
             // Lost in a power cut it is written again at the next start.
             if let Err(error) = layers.put_record(row, false) {

@@ -48,7 +48,8 @@ pub enum Answer {
     },
 }
 
-/// The helper gives up on a silent peer much sooner; this ends one that is fed drop by drop. Its download is kept.
+/// Timeout of a helper. It gives up a silent registry much earlier; this ends one with a very slow registry. Its
+/// download is kept.
 const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 const LONGEST_ANSWER: usize = 1 << 20;
 

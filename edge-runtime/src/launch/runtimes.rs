@@ -102,7 +102,7 @@ impl Runtimes {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(STATE))
     }
 
-    /// The one that keeps container `id`.
+    /// Returns the runtime of container `id`.
     pub fn of_container(&self, id: &str, paths: &Paths) -> Runtime {
         let bundle = paths.bundle(id);
         let runtime = self.of_handler(&Self::marked(&bundle).unwrap_or_default(), paths);

@@ -130,7 +130,7 @@ impl Teardown {
     /// Removes bridge, firewall table and cgroups of this node: for `reset`, when no pod is left.
     ///
     /// # Errors
-    /// The first failure; the rest is removed all the same.
+    /// The first failure; all other objects are removed anyway.
     pub fn node(&mut self) -> Result<(), OpenError> {
         self.detach_all();
         let network = self.network.teardown();

@@ -1,8 +1,9 @@
 //! The user of a container: from its security context and the image's USER, with names looked up in the image's own
 //! files.
 //!
-//! Rules of the kubelet (pkg/kubelet/kuberuntime/security_context_others.go) and, for the image's `USER`, of
-//! containerd (pkg/oci, `WithUser`: digits are a number). The image is a stranger's: its files are opened beneath its root and read only so far.
+//! Rules of the kubelet (pkg/kubelet/kuberuntime/security_context_others.go) and, for the image's `USER`, of containerd
+//! (pkg/oci, `WithUser`: digits are a number). The image is untrusted: its files are opened beneath its root and read
+//! up to a limit.
 
 mod files;
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub struct Identity {
     pub bridges: Vec<BridgeAddress>,
     /// PEM: the node's certificate.
     pub certificate: String,
-    /// PEM: the cluster's authority, the only one that is trusted; two while one takes over from another.
+    /// PEM: the trusted authority of the cluster; two during a change of authorities.
     pub ca: String,
     /// PEM, PKCS#8: made on this device, never leaves it.
     key: String,

@@ -86,7 +86,7 @@ fn way_to(peer: Option<IpAddr>) -> Option<Way> {
     route.link.is_none_or(carrier).then_some(Way { source: route.source, link: route.link })
 }
 
-/// The way that the link last went, and news of another.
+/// The last route of the link, and its changes.
 pub(super) struct Network<'a> {
     wakers: &'a Wakers,
     peer: Cell<Option<IpAddr>>,

@@ -1,7 +1,7 @@
 //! The link's task: dials the bridges in turn, moves frames between the socket and the session, waits, again.
 //!
-//! Decides nothing about what the frames mean. While the node loop is busy and its channel full, nothing is
-//! read from the socket, so that the bridge feels it; writing and heartbeats go on.
+//! Does not interpret frames. While the node loop is busy and its channel full, nothing is read from the socket, so
+//! that the bridge is slowed down; writes and heartbeats continue.
 
 mod frames;
 

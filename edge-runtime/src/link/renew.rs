@@ -1,8 +1,8 @@
 //! Renews the node's certificate: a new key is made here, the bridge signs it over the link, and only when a handshake
 //! with it has succeeded does it replace the one in use. A power cut at any step leaves a usable identity.
 //!
-//! When it is due the bridge's clock decides, told with each welcome; from then on a timer runs. The device's wall clock
-//! is not asked.
+//! The bridge's clock, sent with each welcome, determines the time; from then on a timer runs. The device's wall clock
+//! is not used.
 
 use super::csr::{self, Signed};
 use super::dial::DialError;

@@ -20,7 +20,7 @@ pub struct LinkStatus {
     pub connected: bool,
     /// RFC 3339: since when it is connected, or is not.
     pub since: String,
-    /// RFC 3339: when anything was last heard from a bridge.
+    /// RFC 3339: time of the last message from a bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<String>,
     /// Fencing number of the last connection.

@@ -72,7 +72,7 @@ pub struct LogReader {
     since: Option<String>,
     /// Changes of the folder; only when following.
     watch: Option<Watch>,
-    /// The container writes no more.
+    /// The container does not write any more.
     ended: bool,
     file: Option<File>,
     /// Files to read after `file`.
@@ -84,8 +84,8 @@ pub struct LogReader {
     within_line: bool,
     /// Bytes still allowed by `limit_bytes`.
     remaining: Option<u64>,
-    /// Entries still to give of `tail_lines`, without following: who logs faster than it is read must not make it a
-    /// tail without end.
+    /// Remaining entries of `tail_lines`, without following: a container that logs faster than it is read must not make
+    /// the tail endless.
     left: Option<u64>,
 }
 

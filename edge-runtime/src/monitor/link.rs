@@ -150,7 +150,7 @@ impl Link {
             if self.listened.take() {
                 pause = Duration::ZERO;
             } else {
-                // One that takes the connection and ends it unheard (it has too many) is not asked without a pause.
+                // A monitor that accepts the connection and closes it (it has too many) is retried with a pause.
                 pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
                 smol::Timer::after(pause).await;
             }

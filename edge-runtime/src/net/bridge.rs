@@ -305,7 +305,7 @@ impl Network {
     }
 }
 
-/// The kernel's way to say that it knows no links of this kind and could not load a module for them.
+/// Detects that the kernel does not support links of this kind and could not load a module for them.
 fn unsupported(error: io::Error, kind: &'static str) -> Result<NetError, io::Error> {
     if error.raw_os_error() == Some(libc::EOPNOTSUPP) { Ok(NetError::NoKernelSupport { kind }) } else { Err(error) }
 }

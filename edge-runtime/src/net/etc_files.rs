@@ -36,7 +36,7 @@ pub fn write(dir: &Path, files: &EtcFiles) -> Result<(), NetError> {
     Ok(())
 }
 
-/// The pod may have written to it, without end: no more is read than is wanted.
+/// The pod may have written any amount to it: reads only as much as needed.
 fn holds(path: &Path, content: &[u8]) -> bool {
     let same_length = fs::symlink_metadata(path).is_ok_and(|old| usize::try_from(old.len()) == Ok(content.len()));
     same_length && fs::read(path).is_ok_and(|old| old == content)

@@ -224,7 +224,7 @@ pub(crate) fn is_pinned(path: &Path) -> bool {
 /// process in them has gone, and with the network namespace the pod's link.
 pub fn remove(dir: &Path) -> Result<(), NetError> {
     unpin(dir)?;
-    // Of a pod that an earlier version made.
+    // Files of a pod that an earlier version made.
     etc_files::remove(dir)?;
     unless_missing(fs::remove_dir(dir)).map(drop).map_err(|error| NetError::path("delete folder", dir, error))
 }

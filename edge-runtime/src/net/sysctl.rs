@@ -20,8 +20,8 @@ pub fn without_ipv6() -> Option<&'static str> {
 
 /// Lets the host forward packets of one family.
 ///
-/// A host that forwards IPv6 no longer listens to router advertisements, by which most boards get their own address:
-/// links that listen now (`accept_ra` 1) are told to go on (2).
+/// A host that forwards IPv6 ignores router advertisements, by which most boards get their own address. So links that
+/// accept them now (`accept_ra` 1) are set to accept them anyway (2).
 ///
 /// # Errors
 /// A switch cannot be set.
@@ -75,7 +75,7 @@ pub fn in_pod(link: &str, v6: bool) {
     }
     for (path, value) in switches {
         if let Err(error) = set(&path, value) {
-            // The address is set next, and says so if it cannot be.
+            // Setting the address is next, and reports an error if it fails.
             log::debug!("{error}");
         }
     }

@@ -62,7 +62,7 @@ impl Admission<'_> {
     fn no_place(&self, pod: &Pod, counts: impl Fn(&Entry) -> bool) -> Option<Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let others = || {
-            // One that has come together with this pod has not been let in yet, and maybe never is.
+            // A pod that arrived together with this one is not admitted yet, and maybe never is.
             let in_already = |record: &PodRecord| record.admitted && record.terminal.is_none();
             let running = self.cx.pods.iter().filter(move |(other, entry)| *other != uid && in_already(&entry.record));
             running.map(|(_, entry)| entry).filter(|entry| counts(entry))

@@ -15,7 +15,7 @@ const FIRST: Duration = Duration::from_secs(60);
 const AFTER_CHANGES: Duration = Duration::from_secs(3600);
 /// Between attempts to put a store in memory on the disk: one may write and wait for a sync.
 const RETRY: Duration = Duration::from_secs(60);
-/// A file system that is read-only says so at once.
+/// Retry interval on a read-only file system, where an attempt is cheap.
 const RETRY_READ_ONLY: Duration = Duration::from_secs(10);
 const PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// Below the run folder, which a boot empties: when the last copy was started, in milliseconds since boot.
@@ -64,7 +64,7 @@ impl Backup {
     pub(super) fn copy_store(&mut self, cx: &Context, now: Mono) {
         let mark = cx.paths.run().join(MARK);
         if self.last.is_none() && self.first.is_none() {
-            // Of a daemon before this one.
+            // Written by an earlier daemon.
             let text = std::fs::read_to_string(&mark).unwrap_or_default();
             self.last = text.trim().parse().ok().map(Mono);
         }

@@ -64,7 +64,7 @@ impl Containers {
         self.unremoved.remove(id);
     }
 
-    /// The pod is no more.
+    /// The pod is gone.
     pub(super) fn forget(&mut self, uid: &str) {
         self.refs.retain(|_, of| of.uid != uid);
     }

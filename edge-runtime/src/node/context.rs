@@ -99,7 +99,7 @@ impl Context {
         own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    /// The pod's object (or manifest file) is no more.
+    /// The pod's object (or manifest file) is gone.
     pub(super) fn pod_gone(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
         let grace_s = termination_grace_s(&entry.pod);

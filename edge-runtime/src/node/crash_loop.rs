@@ -132,7 +132,7 @@ mod tests {
         };
         ends.told("good", "c0");
         assert_eq!(turn(&mut crash_loop, &mut ends, "good"), ["c0"]);
-        // A monitor that has it still tells it once more.
+        // A monitor that still has it reports it again.
         ["c2", "c1", "c2"].iter().for_each(|id| ends.told("bad", id));
         assert_eq!(turn(&mut crash_loop, &mut ends, "bad"), [""; 0], "it is in no record");
         assert!(crash_loop.changed("bad"));

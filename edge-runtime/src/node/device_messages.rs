@@ -152,7 +152,7 @@ impl Messages {
         Ok(())
     }
 
-    /// The rule is no more.
+    /// The rule is gone.
     pub(super) fn gone(&mut self, cx: &mut Context, rule: &str) -> Result<(), StoreError> {
         cx.store.write(|writer| writer.forget_messages_of(rule))
     }

@@ -49,7 +49,7 @@ struct Untold {
 }
 
 impl Devices {
-    /// Starts the configured helper; ends one that an earlier daemon has left and the configuration no longer has.
+    /// Starts the configured helper; ends a helper of an earlier daemon that is not configured any more.
     pub(super) fn start(&mut self, cx: &Context) {
         let socket = cx.paths.devices();
         let Some(settings) = cx.config.device_twin.clone() else { return client::end(&socket) };
@@ -135,7 +135,7 @@ impl Devices {
 
     /// Passes the result of a request on to the helper.
     pub(super) fn responded(&mut self, id: u64, response: Value) {
-        // The helper has no more under way than find room.
+        // The helper limits its running requests to the size of this queue.
         if self.connection.is_some() && self.untold.lines.len() < 2 * LINES {
             self.untold.lines.push_back(ToHelper::Response { id, response });
         }

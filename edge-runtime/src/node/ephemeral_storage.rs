@@ -98,7 +98,7 @@ pub(super) fn question(cx: &Context, entry: &Entry, patience: Duration, elsewher
     Question { uid: record.uid.clone(), logs, elsewhere, patience }
 }
 
-/// Pods that hold more than their limits allow, and how that is told.
+/// Returns pods that exceed their limits, and the message of each.
 pub(super) fn beyond_limits(pods: &Pods, answers: &Answers, separate_images: bool) -> Vec<(String, String)> {
     let over = |(uid, used): (&String, &DiskUsage)| {
         let entry = pods.get(uid).filter(|entry| may_go(entry))?;

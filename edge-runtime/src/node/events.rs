@@ -59,7 +59,7 @@ impl Context {
         self.queue_event(event)
     }
 
-    /// Stores an event and has it sent, unless there were too many of its kind.
+    /// Stores an event and sends it, unless there were too many of its kind.
     pub(super) fn queue_event(&mut self, event: Value) -> Result<(), StoreError> {
         let Some(event) = self.correlated(event) else { return Ok(()) };
         let (report, settled) = (Report::Event { event }, self.settled_reports());
@@ -141,7 +141,7 @@ impl Context {
         Ok(())
     }
 
-    /// Stores a report and has it sent.
+    /// Stores a report and sends it.
     pub(super) fn report(&mut self, report: Report) -> Result<(), StoreError> {
         let id = self.store.write(|writer| writer.report(&report))?;
         self.queue_reports(vec![(id, report)]);

@@ -119,7 +119,7 @@ impl Node {
 
     /// The OCI runtime has let go of a container: its folders may go too.
     pub(super) fn deleted(&mut self, id: &str, result: Result<(), String>) {
-        // One that no pod here owns has nothing but its bundle.
+        // A container without a pod here has only its bundle.
         let stranger = || ContainerRef { uid: "-".into(), container: "-".into(), attempt: 0 };
         let of = self.containers.get(id).cloned().unwrap_or_else(stranger);
         let remove = || self.launch.containers.remove(&of.uid, &of.container, of.attempt, id);

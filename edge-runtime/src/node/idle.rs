@@ -26,7 +26,7 @@ impl Idle {
         self.trim_at.take_if(|at| *at <= now).is_some()
     }
 
-    /// Whether the last work was [`REST`] ago or longer, and [`Idle::rested`] has told so.
+    /// Whether the last work was at least [`REST`] ago, and [`Idle::rested`] has returned that.
     pub(super) const fn is_rest(&self) -> bool {
         self.trim_at.is_none()
     }

@@ -120,7 +120,7 @@ impl ImageGc {
         Ok(self.running)
     }
 
-    /// Removes what an interrupted collection or pull left, if no image is left to remove.
+    /// Removes remains of an interrupted collection or pull, if no image can be removed.
     fn collect_leftovers(&mut self, cx: &Context) -> Result<(), StoreError> {
         let layers = Layers::new(&cx.paths);
         if cx.recovery.is_under_way() || !gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {

@@ -23,7 +23,7 @@ impl Node {
         Ok(())
     }
 
-    /// The containers go on; the node says so.
+    /// The containers continue; the node reports it.
     fn log_trouble(&mut self, reason: Option<String>) {
         match &reason {
             Some(reason) => log::error!("logs cannot be written: {}", brief(reason)),
@@ -134,7 +134,7 @@ impl Node {
                         self.containers.signal(&self.cx, &container.id, nix::sys::signal::Signal::SIGKILL as i32);
                     }
                 }
-                // Its outcome will be told.
+                // Its result will be reported.
                 Phase::Starting => drop(live.insert(container.id, 0)),
                 Phase::Exited(exit) => {
                     self.tell_exit(&exit);

@@ -16,8 +16,8 @@ use crate::sys::board::{Sensors, clock_synchronized};
 use crate::sys::from_json::from_json;
 use crate::sys::host::disk_space;
 
-/// The object is told again after this long although nothing changed. The kubelet does so every five minutes; here
-/// the Lease carries liveness, and 2.3 KB each time would be a third of the link's idle budget.
+/// The unchanged object is reported again after this time. The kubelet does so every five minutes; here the Lease shows
+/// liveness, and 2.3 KB each time would be a third of the link's idle budget.
 const REPEAT: Duration = Duration::from_secs(1800);
 
 /// Facts of the host in the object, beside the configuration.
@@ -93,7 +93,7 @@ impl NodeStatus {
         Ok(())
     }
 
-    /// A change is remembered, and told as the kubelet tells it.
+    /// Stores changed conditions, and reports them like the kubelet.
     fn tell_conditions(&mut self, cx: &mut Context, object: &NodeObject) -> Result<(), StoreError> {
         let mut all = object.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         all.iter_mut().for_each(|condition| condition.last_heartbeat_time = None);

@@ -1,5 +1,5 @@
-//! Tells a supervisor that the daemon is up and that its loop goes round (sd_notify(3)): one datagram each. Without
-//! one in the environment it does nothing.
+//! Tells a supervisor that the daemon is ready and that its loop runs (sd_notify(3)): one datagram each. Does nothing
+//! without a supervisor in the environment.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;

@@ -114,7 +114,7 @@ impl Outgoing {
     }
 }
 
-/// Sends the rows that may leave, oldest first. Returns false when `send` took no more.
+/// Sends the rows that may leave, oldest first. Returns false when `send` refused one.
 fn drain(
     queue: &mut BTreeMap<u64, Report>,
     may_leave: &impl Fn(u64) -> bool,

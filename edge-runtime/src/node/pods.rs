@@ -15,7 +15,7 @@ use crate::pod::refusal::Refusal;
 use crate::pod::step::EventDraft;
 use crate::pod::{notice, transition};
 
-/// A status that is about to be overtaken (a start is under way) may wait this long to be told.
+/// Maximum delay of a status that is about to change again, because a start is running.
 const HOLD: Duration = Duration::from_millis(250);
 /// The same for the first status of a pod, which only repeats what the API shows already: `Pending`.
 const FIRST_HOLD: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) struct Entry {
     pub(super) reported: Value,
     /// A status that differs from `reported` is held, to be reported together with imminent changes.
     pub(super) held: Hold,
-    /// [`PodRecord::ends`] of the status told last.
+    /// [`PodRecord::ends`] of the last reported status.
     pub(super) told_ends: u64,
     /// When to reconcile again although nothing happened.
     pub(super) wake: Option<Mono>,
@@ -292,7 +292,7 @@ mod tests {
         while seen.len() < 4 {
             let uid = pods.next_dirty().expect("somebody waits");
             seen.push(uid);
-            // There is always news of the first two.
+            // The first two always have news.
             pods.touch("a");
             pods.touch("b");
         }

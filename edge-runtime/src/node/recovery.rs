@@ -19,7 +19,7 @@ use crate::store::{Fact, StoreError};
 use crate::sys::gather::Gather;
 use sampan_monitor::protocol::{ContainerState, Phase};
 
-/// Attempts of a container among which one that runs unattended is looked for. Its number was on the damaged page.
+/// Number of attempts to search for a running unmanaged container. Its number was on the damaged page.
 const ATTEMPTS: u32 = 1024;
 
 impl Node {
@@ -35,7 +35,7 @@ impl Node {
             log::error!("{text}");
             self.cx.node_event(true, "PodRecordDamaged", &text)?;
         }
-        // The next connection lists, and does not go on where the last one ended.
+        // The next connection lists instead of resuming.
         self.cx.store.write(|writer| {
             writer.clear_fact(Fact::Stream)?;
             writer.clear_fact(Fact::LastSequence)
@@ -80,7 +80,7 @@ impl Node {
         self.match_with(containers, vec![uid])
     }
 
-    /// Whether something runs for a static pod that the store has lost: it is left to run, and not started beside it.
+    /// Whether a process runs for a static pod that the store has lost: it continues, and no second one is started.
     pub(super) fn runs_unattended(&self, uid: &str) -> bool {
         self.cx.recovery.is_under_way() && self.cx.link.is_some() && self.launch.sandboxes.teardown.has_cgroup_of(uid)
     }

@@ -48,7 +48,7 @@ impl StatusResync {
         self.within = within_ms.map(|ms| Duration::from_millis(ms).min(LONGEST));
     }
 
-    /// A list was complete, and these pods have been told of. `random` is any number.
+    /// A list was complete, and these pods have been reported. `random` is any number.
     fn listed(&mut self, pods: Vec<String>, now: Mono, random: u32) {
         let share = f64::from(random) / f64::from(u32::MAX);
         self.due = self.within.filter(|_| !pods.is_empty()).map(|within| now.after(within.mul_f64(share)));
@@ -66,7 +66,7 @@ impl StatusResync {
         self.refused.insert(uid.to_owned(), Refused { pause, due: Some(now.after(pause)) });
     }
 
-    /// The bridge has taken this pod's status, or the pod is no more.
+    /// The bridge has accepted this pod's status, or the pod is gone.
     pub(super) fn forget(&mut self, uid: &str) {
         self.refused.remove(uid);
     }

@@ -155,7 +155,7 @@ impl Node {
         let Some(entry) = self.cx.pods.get_mut(uid) else { return reports };
         let gone = steps.contains(&Step::ReportGone);
         let is_static = record.source == PodSource::Static;
-        // A mirror is there until nothing of its pod runs: deleting it sooner would say so too soon.
+        // A mirror exists while a process of its pod runs: deleting it earlier would report the end too early.
         let mirror_gone = (is_static && steps.contains(&Step::Forget)).then(|| {
             let (namespace, name) = (record.namespace.clone(), record.name.clone());
             Report::MirrorGone { namespace, name, static_uid: record.uid.clone() }

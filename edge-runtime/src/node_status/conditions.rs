@@ -34,7 +34,7 @@ pub fn conditions(
 ) -> Vec<NodeCondition> {
     let mut all = of_pressure(pressure);
     all.extend(board.conditions());
-    // Last, as a kubelet has it.
+    // The last one, as in a kubelet.
     all.push(match ready {
         ReadyState::Ready => condition("Ready", true, "KubeletReady", "kubelet is posting ready status"),
         ReadyState::NotReady(message) => condition("Ready", false, "KubeletNotReady", message),

@@ -27,7 +27,7 @@ use crate::pod::event::ProbeKind;
 /// A failure that repeats is put into words again after this long.
 const REPEAT_EVENT: Duration = Duration::from_secs(300);
 
-/// Pause before a last verdict that the loop has not taken is told again.
+/// Pause before a verdict that the loop did not process is reported again.
 const INSIST: Duration = Duration::from_secs(5);
 
 /// What running a command in a container gives: exit code and output (cut to 10 KiB), or why it could not run.

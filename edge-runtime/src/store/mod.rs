@@ -222,7 +222,7 @@ impl Store {
             return Err(sqlite(rusqlite::Error::SqliteFailure(code, Some(sound))));
         }
         if let Some(version) = schema::outdated(&db, path)? {
-            // Without room for it the node runs on all the same, and cannot go back.
+            // Without space for it the node continues, but cannot be rolled back.
             if let Err(error) = copy::keep_before_migration(&db, path, version) {
                 log::error!("no copy from before the migration: {error}");
             }

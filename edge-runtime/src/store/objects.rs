@@ -18,7 +18,7 @@ impl Store {
         })
     }
 
-    /// The body of one object. Null is one that [is withheld](super::secrets::is_withheld).
+    /// The body of one object; null if it [is withheld](super::secrets::is_withheld).
     ///
     /// # Errors
     /// SQLite fails or the stored body is not JSON.

@@ -153,8 +153,8 @@ impl Writer<'_> {
         self.execute("UPDATE outbox SET seen = 0 WHERE seen IS NOT NULL", &[]).map(drop)
     }
 
-    /// Forgets unsent statuses: after a power cut the outbox may hold one that was followed by others which the bridge
-    /// has and this store has lost. Every pod with a record reports its own again.
+    /// Deletes unsent statuses: after a power cut the bridge may have newer ones that this store has lost. Every pod
+    /// with a record reports its own again.
     ///
     /// # Errors
     /// SQLite fails.

@@ -553,7 +553,7 @@ fn d06_oldest_messages_of_the_lowest_class_are_dropped_first() {
     assert_eq!(store.rules_with_messages().expect("reads"), ["a"]);
     store.write(|writer| writer.forget_messages_of("a")).expect("commits");
     assert_eq!(waiting(&store, "a"), [] as [&str; 0]);
-    // Numbers are never used again: one that is still on its way would be taken for another.
+    // Numbers are never reused: a message on its way would be confused with another.
     store.write(|writer| put(writer, "a", 0, 1, "x")).expect("commits");
     assert_eq!(store.next_message("a", 0).expect("reads").map(|message| message.id), Some(6));
 }

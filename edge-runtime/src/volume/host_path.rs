@@ -15,7 +15,7 @@ pub(super) struct HostPath<'a> {
     pub(super) type_: &'a str,
 }
 
-/// Creates where the type says so, then checks. Links are followed: they are the administrator's.
+/// Creates the path if the type requires it, then checks it. Links are followed: they are the administrator's.
 pub(super) fn check(volume: &str, wanted: &HostPath<'_>) -> Result<(), VolumeError> {
     let path = Path::new(wanted.path);
     let invalid = |problem: String| VolumeError::Invalid { volume: volume.to_string(), problem };

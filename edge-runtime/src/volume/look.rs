@@ -17,7 +17,7 @@ use crate::sys::files::private_dir;
 /// One thing to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Look {
-    /// A hostPath: made where its type says so, and checked.
+    /// A hostPath: created if its type requires it, and checked.
     Host { volume: String, path: PathBuf, type_: String },
     /// A local persistent volume, which must exist, unless the node creates it (`made`).
     Local { volume: String, path: PathBuf, made: bool, group: Option<Group> },

@@ -36,7 +36,7 @@ impl Owning {
     /// What the helper does.
     ///
     /// # Errors
-    /// An entry cannot be changed, or the pod is no more.
+    /// An entry cannot be changed, or the pod is gone.
     pub fn run(&self) -> Result<(), VolumeError> {
         let volume = self.mark.file_name().unwrap_or_default().to_string_lossy();
         let bounds = Bounds { entries: MOST, until: Instant::now() + LONGEST };

@@ -97,7 +97,8 @@ enum End {
 }
 
 impl Job<'_> {
-    /// Runs the checks once. An order that has passed and then waits is not checked again, so that others cannot delay it.
+    /// Runs the checks once. An order that has passed and then waits is not checked again, so that others cannot delay
+    /// it.
     ///
     /// # Errors
     /// A check of the order has failed.

@@ -13,7 +13,7 @@ use super::*;
 fn while_served<T: Send + 'static>(ask: Ask, clients: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("health.sock");
-    // One that a killed daemon has left.
+    // A socket that a killed daemon left.
     drop(UnixListener::bind(&path).expect("left"));
     let tasks = Tasks::default();
     let serving = tasks.spawn(on_socket(tasks.clone(), path.clone(), ask));
@@ -44,7 +44,7 @@ fn connect(path: &Path) -> UnixStream {
 fn say(path: &Path, request: &[u8]) -> String {
     let mut stream = connect(path);
     let mut text = Vec::new();
-    // A server that has heard enough does not read on.
+    // The server may answer before it has read everything.
     let _ = stream.write_all(request);
     let _ = stream.read_to_end(&mut text);
     String::from_utf8_lossy(&text).into_owned()

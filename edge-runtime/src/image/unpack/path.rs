@@ -1,4 +1,4 @@
-//! Names of layer entries, which are chosen by strangers: split, and refused when they climb. Pure.
+//! Untrusted names of layer entries: splits them, and refuses those that climb. Pure.
 
 use crate::image::ImageError;
 

@@ -16,7 +16,7 @@ const LONGEST: u64 = 4096;
 #[derive(Default)]
 pub(super) struct OwnershipHelpers {
     helpers: BTreeMap<PathBuf, Child>,
-    /// Killed, and not reaped yet: one that waits for a dead medium ends when it likes.
+    /// Killed, and not reaped yet: a process that waits for a dead medium ends late.
     ending: Vec<Child>,
 }
 

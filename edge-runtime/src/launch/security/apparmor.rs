@@ -44,7 +44,7 @@ profile sampan-default flags=(attach_disconnected,mediate_deleted) {
 /// AppArmor support of this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Support {
-    /// The kernel has it not, or switched off.
+    /// The kernel does not have it, or has it disabled.
     #[default]
     Off,
     /// Profiles that an administrator loaded, but no default one: `apparmor_parser` is missing or refused ours.

@@ -27,7 +27,7 @@ impl Link<'_> {
     pub(super) async fn pump(&self, socket: &mut Socket) -> Result<Infallible, LinkError> {
         let mut pending = VecDeque::new();
         let mut timer = Timer::never();
-        // Lives over many polls: a listener that is dropped hears nothing.
+        // Lives over many polls: a dropped listener misses events.
         let mut woken = std::pin::pin!(self.wakers.woken.clone());
         let mut armed = None;
         let local = socket.get_ref().get_ref().0.get_ref().local_addr().ok().map(|address| address.ip());

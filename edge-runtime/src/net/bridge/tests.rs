@@ -194,7 +194,7 @@ fn a_host_port_leads_into_the_pod_from_everywhere() {
     let inbox = node.own.inside(&b, || UdpSocket::bind(to("10.99.1.3"))).unwrap().unwrap();
     inbox.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let outbox = node.own.inside(&outside, || UdpSocket::bind("192.168.77.9:0")).unwrap().unwrap();
-    // A flow from before the rule, which the kernel goes on treating as it began.
+    // A flow from before the rule, which the kernel continues to treat as before.
     smol::block_on(node.network.firewall(&forwards[..1]).apply()).unwrap();
     outbox.send_to(b"early", "192.168.77.1:82").unwrap();
     smol::block_on(node.network.firewall(&forwards).apply()).unwrap();
@@ -216,7 +216,7 @@ fn switch(path: &str) -> String {
     std::fs::read_to_string(Path::new("/proc/sys/net").join(path)).unwrap().trim().to_owned()
 }
 
-/// In a pod: has it look for 127.0.0.1 beyond its own link, which its kernel would not.
+/// Makes a pod send packets for 127.0.0.1 out of its link, which its kernel would not do by default.
 fn play_loopback(node: &Node, pod: &File) {
     let ip = |args: &str| {
         let run = || std::process::Command::new("ip").args(args.split(' ')).status();

@@ -267,7 +267,7 @@ if [ "$name" = two ] && [ -e "$here/fail-$CNI_COMMAND" ]; then echo '{"code":7,"
         assert_eq!(error, "plugin type=\"two\" name=\"net\" failed (delete): it will not");
         assert!(lab.file().exists());
         fs::remove_file(&fail).unwrap();
-        // The next attempt of the same pod begins with what is left of the last one.
+        // The next attempt of the same pod begins with the remains of the last one.
         let _ = lab.log();
         smol::block_on(lab.plugins().attach(&lab.file(), Lab::attachment())).unwrap();
         let log = lab.log();

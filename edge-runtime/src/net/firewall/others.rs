@@ -109,8 +109,8 @@ fn is_refusal(line: &str) -> bool {
     matches!(words.next(), Some("drop" | "reject"))
 }
 
-/// Whether a rule of the chain, or of one that it leads to, is about the bridge; for the input also about questions for
-/// names from everywhere.
+/// Whether a rule of the chain, or of one that it jumps to, concerns the bridge; for input also whether one concerns
+/// DNS queries from everywhere.
 fn lets_through(chain: &str, chains: &BTreeMap<&str, Vec<&str>>, hook: Hook, bridge: &str) -> bool {
     let (link, mut seen, mut next) = (format!("\"{bridge}\""), BTreeSet::new(), vec![chain]);
     while let Some(chain) = next.pop() {
@@ -132,7 +132,7 @@ fn lets_through(chain: &str, chains: &BTreeMap<&str, Vec<&str>>, hook: Hook, bri
     false
 }
 
-/// Whether a rule names the link, and not as the one that it is not about (`iifname != "b0"`).
+/// Whether a rule names the link other than by exclusion (`iifname != "b0"`).
 fn is_about(rule: &str, link: &str) -> bool {
     rule.match_indices(link).any(|(at, _)| {
         let before = rule.get(..at).unwrap_or_default();

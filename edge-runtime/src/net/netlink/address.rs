@@ -25,7 +25,7 @@ pub struct LinkAddress {
     pub global: bool,
 }
 
-/// Gives `address/prefix` to a link; fine when it has it already.
+/// Adds `address/prefix` to a link; succeeds if it exists already.
 pub fn add(socket: &mut Socket, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
     socket.request(vec![new_address(index, address, prefix)])
 }

@@ -1,4 +1,4 @@
-//! Questions about nft rules, without the `nft` program, and news of their changes (linux/netfilter/nf_tables.h).
+//! Queries of nft rules, without the `nft` program, and events of their changes (linux/netfilter/nf_tables.h).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -17,7 +17,7 @@ const TCA_TBF_BURST: u16 = 6;
 const TC_H_ROOT: u32 = 0xffff_ffff;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
 
-/// How long a packet may wait, as the bandwidth plugin of CNI has it.
+/// Maximum delay of a packet, as in the bandwidth plugin of CNI.
 const LATENCY_MS: u64 = 25;
 /// Minimum size of the bucket: some full packets. With less no packet would pass.
 const LEAST_BURST: u64 = 16 * 1024;

@@ -73,7 +73,7 @@ pub fn tables(world: &World<'_>) -> Option<Tables> {
     Some(Tables { script, neighbours, mark, denied })
 }
 
-/// Which policy, which way, and for one that names ports of its pods, which they are.
+/// A policy, a direction, and the resolved named ports, if it has any.
 type Key<'a> = (&'a Name, Way, Option<&'a [(String, Protocol, u16)]>);
 
 /// The table of one family.

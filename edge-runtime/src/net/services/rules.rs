@@ -181,7 +181,7 @@ impl Part<'_> {
         name
     }
 
-    /// The chain that remembers whom it has sent to an endpoint, and the set in which it does.
+    /// Adds the chain that stores the clients of an endpoint (session affinity), and its set.
     fn endpoint_chain(&mut self, endpoint: &Endpoint, seconds: u32) -> (String, String) {
         let (ip, protocol) = (family(self.v6), self.protocol);
         let at = format!("{}/{}", endpoint.ip.to_string().replace(':', "."), endpoint.port);

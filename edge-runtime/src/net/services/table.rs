@@ -32,7 +32,7 @@ pub struct Tables {
     sum: u64,
     /// Empty by now, but a kernel before 6.2 may still hold them for a moment.
     stale: BTreeSet<Item>,
-    /// The kernel has it.
+    /// The tables exist in the kernel.
     there: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::pod::clock::Mono;
 /// Between two repairs: doubled each time that one follows soon, up to the second one.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
-/// Between two looks at other people's firewalls.
+/// Interval of checks of other firewalls.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 #[derive(Default)]

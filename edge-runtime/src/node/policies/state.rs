@@ -36,7 +36,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 /// Number of attempts to delete tables that may not exist: a node without policies may lack `nft`.
 const CLEAR_AT_MOST: u32 = 5;
-/// Policies in force that are told as not understood; of more the last are in the log alone.
+/// Maximum number of policies that are reported as not understood; further ones are only logged.
 const TOLD_AT_MOST: usize = 100;
 
 /// Pods that wait no longer, and why that is for nothing, if so.
@@ -218,7 +218,7 @@ impl Policies {
             if self.failures == 0 {
                 return nobody;
             }
-            // A pod asks again by its own back-off; it must not hold one that is to end.
+            // A pod retries with its own back-off, so that it does not delay the end of a deleted pod.
             return Ok((std::mem::take(&mut self.waiting), Err(self.trouble.clone())));
         }
         self.dirty = false;
@@ -374,7 +374,7 @@ impl Policies {
     }
 }
 
-/// The bridge's hardware address as it is: one that was made for another subnet keeps its own.
+/// The present hardware address of the bridge: a bridge that was made for another subnet keeps its own.
 fn bridge_mac(bridge: &str) -> Option<[u8; 6]> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{bridge}/address")).ok()?;
     let bytes: Vec<u8> =

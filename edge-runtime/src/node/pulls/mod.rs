@@ -110,7 +110,7 @@ impl Pulls {
                     }),
                     None => fetch.await,
                     Some(None) => closed(),
-                    // Stopped in the middle, the next pull goes on where this one ended.
+                    // After an interruption the next pull resumes this one.
                     Some(Some(left)) => within(left, fetch).await.unwrap_or_else(closed),
                 };
                 News::Pulled { job: number, result }
@@ -119,7 +119,7 @@ impl Pulls {
         }
     }
 
-    /// Asks beside all downloads whether the image that is here is still the one that the registry has.
+    /// Asks the registry, in parallel to downloads, whether the local image is still the current one.
     fn begin_check(&mut self, cx: &Context, number: u64) {
         let now = cx.clock.now();
         let Some(job) = self.queue.get(number) else { return };

@@ -24,7 +24,7 @@ impl Services {
         let other = |name: &&ServiceName| old.contains_key(*name) != self.beyond.contains_key(*name);
         let changed: Vec<ServiceName> = old.keys().chain(self.beyond.keys()).filter(other).cloned().collect();
         for name in &changed {
-            // Who has an outside address may depend on it.
+            // The owner of an outside address may depend on it.
             let outside = self.views.get(name).into_iter().flat_map(ServiceView::outside).copied().collect();
             self.look_at_outside(&outside);
         }

@@ -99,7 +99,7 @@ impl Services {
                 self.run(cx, async move { Done::Isolated(offenders::find(&nft, &tables, wanted).await) });
             }
             Phase::Whole | Phase::Known => {
-                // The rest follows, so much as one transaction takes at a time.
+                // The others follow, one transaction at a time.
                 self.dirty = self.views.keys().cloned().collect();
                 let wanted = Wanted { services: self.portion(), pods: self.onlink.clone() };
                 let change = self.tables.replace(&wanted);

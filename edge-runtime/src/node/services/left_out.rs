@@ -10,7 +10,7 @@ use crate::pod::clock::Mono;
 /// Until one is tried again: doubled each time, up to the second one.
 const PAUSE: Duration = Duration::from_secs(60);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(3600);
-/// Until one that has changed is tried again.
+/// Delay before a changed Service is tried again.
 const CHANGED: Duration = Duration::from_secs(10);
 /// Named in one event.
 const NAMED: usize = 5;

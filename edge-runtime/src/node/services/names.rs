@@ -11,10 +11,10 @@ use crate::net::services::table::ServiceName;
 use crate::net::services::{LocalPod, ServiceView};
 use crate::node::context::Context;
 
-/// Services that are told one by one; of more all are.
+/// Maximum number of Services in a message of changes; beyond it all are sent.
 const MOST: usize = 512;
 
-/// Services that the DNS helper has not been told as they are now.
+/// Services whose present state the DNS helper does not have.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum Untold {
     #[default]
@@ -63,7 +63,7 @@ impl Services {
         self.names_changed
     }
 
-    /// The cluster as names see it, from now on told. `parts`: only the Services that have changed, where that is known.
+    /// Returns the cluster for the DNS helper, and marks it as sent. `parts`: only changed Services, if they are known.
     pub(in crate::node) fn cluster(&mut self, cx: &Context, launch: &Launch, parts: bool) -> Cluster {
         if !parts || self.untold == Untold::All {
             self.untold = Untold::All;

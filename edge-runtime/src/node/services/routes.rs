@@ -11,7 +11,7 @@ use crate::net::services::routes;
 pub(super) struct Routes {
     /// Whether, as far as known, the kernel has no route of ours and should have none.
     none: bool,
-    /// The kernel has refused: told once.
+    /// The kernel has refused; reported once.
     refused: bool,
 }
 

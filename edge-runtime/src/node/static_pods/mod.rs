@@ -52,7 +52,7 @@ impl StaticPods {
         self.trouble.clear();
         let (wanted, unclear) = self.parse_manifests(cx, &listing);
         end_unwanted(cx, &wanted, &unclear, &before);
-        // A file that cannot be told to be another's has the pod that it had.
+        // A file with an unclear owner keeps its earlier pod.
         let kept = before.pods.iter().filter(|(file, _)| unclear.contains(file));
         let mut found = Found { folder: listing.folder, pods: kept.map(|(f, u)| (f.clone(), u.clone())).collect() };
         found

@@ -102,7 +102,7 @@ fn readable_attempt(record: &ContainerRecord, previous: bool) -> Option<u32> {
     }
 }
 
-/// Why a container waits, as its status was told; in the kubelet's words for the usual reasons.
+/// Why a container waits, by its reported status; in the kubelet's words for the usual reasons.
 fn waiting_for(status: &Value, container: &str) -> String {
     let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut all = lists.iter().filter_map(|list| status[list].as_array()).flatten();

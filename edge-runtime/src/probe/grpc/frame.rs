@@ -1,6 +1,6 @@
 //! HTTP/2 frames (RFC 9113), as far as one call of a client needs them. Bytes to values, no I/O.
 
-/// Largest payload a peer may send to one that has not allowed more.
+/// Maximum payload to a peer that did not allow more.
 pub(super) const MAX_PAYLOAD: usize = 16_384;
 pub(super) const HEAD: usize = 9;
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

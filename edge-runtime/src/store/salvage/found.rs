@@ -54,7 +54,7 @@ impl Found {
             }
             (Some(id), [Null, subject @ (Null | Text(_)), Text(report), Null | Integer(_), Null, Null]) => {
                 let subject = if let Text(subject) = subject { Some(subject) } else { None };
-                // Of a version that knew more, perhaps: then it is still that version's to send.
+                // It may be from a newer version: then that version must send it.
                 parses::<IgnoredAny>(&report).then_some(Self::Report { id, subject, report })
             }
             _ => None,
