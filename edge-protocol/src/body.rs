@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of a body from which an object is large: to pack so much takes longer than to send it.
+/// Minimum size of a large body, in bytes: compressing it takes longer than sending it.
 pub const LARGE: usize = 16 << 10;
 
 /// JSON text of a body.

@@ -52,7 +52,7 @@ pub struct BridgeSession {
     acks: Vec<u64>,
     tokens: HashSet<u64>,
     renewing: bool,
-    /// Number of the batch of news of devices that is not acknowledged.
+    /// Number of the batch of device reports that is not acknowledged.
     devices: Option<u64>,
     takes_devices: bool,
     rules: rules::Rules,
@@ -116,12 +116,12 @@ impl BridgeSession {
         self.phase == Phase::Welcome
     }
 
-    /// When anything was last heard from the node: proof of life for its Lease.
+    /// Time of the last input from the node: proof of life for its Lease.
     pub fn last_heard(&self) -> Duration {
         self.liveness.last_heard()
     }
 
-    /// Bytes arrived that are not a whole frame yet: on a slow line the peer is alive all the same.
+    /// Incomplete frames arrived: on a slow line the peer counts as alive.
     pub fn heard(&mut self, now: Duration) {
         self.liveness.heard(now);
     }

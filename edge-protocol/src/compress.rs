@@ -25,9 +25,9 @@ const LEVEL: i32 = 6;
 /// Level for bytes of streams: there are many, and a device has little processor time.
 const STREAM_LEVEL: i32 = 1;
 
-/// Texts of streams that go without frames of their own hold base64. They look like nothing in the dictionary, and to
-/// learn it for each frame took three quarters of the time of a copy. What is left to gain is a quarter of the text,
-/// which any level finds.
+/// Beginning of stream texts, which contain base64. They have nothing in common with the dictionary, and loading it for
+/// each frame took three quarters of the time of a copy. Compression can save only a quarter of such a text, which any
+/// level does.
 const STREAM_DATA: &str = "{\"streamData\":";
 
 /// A compressor that has read the dictionary: copying it takes a fraction of the time of reading the dictionary again.

@@ -117,7 +117,7 @@ impl EdgeSession {
         self.welcome.is_some()
     }
 
-    /// When anything was last heard from the bridge.
+    /// Time of the last input from the bridge.
     pub fn last_heard(&self) -> Duration {
         self.liveness.last_heard()
     }
@@ -141,7 +141,7 @@ impl EdgeSession {
         self.welcome.as_ref().map(|w| w.session)
     }
 
-    /// Bytes arrived that are not a whole frame yet: on a slow line the peer is alive all the same.
+    /// Incomplete frames arrived: on a slow line the peer counts as alive.
     pub fn heard(&mut self, now: Duration) {
         self.liveness.heard(now);
     }
@@ -228,9 +228,9 @@ impl EdgeSession {
         self.agreed(version::INTERESTS) && self.out.control(ToCloud::Interests { namespaces })
     }
 
-    /// Sends news of devices as soon as the batch in progress is [acknowledged](EdgeEvent::DevicesAcked). It replaces
-    /// news that still waits for that: a restarted sender repeats everything. False when the bridge takes none, or for
-    /// a batch that is too large to be sent.
+    /// Sends reports of devices as soon as the present batch is [acknowledged](EdgeEvent::DevicesAcked). Replaces a
+    /// batch that still waits for that, because a restarted sender repeats everything. Returns false if the bridge does
+    /// not support devices, or if the batch is too large.
     #[must_use]
     pub fn devices(&mut self, batch: u64, devices: Vec<serde_json::Value>) -> bool {
         if !self.agreed(version::DEVICES) {

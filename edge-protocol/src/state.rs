@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Objects one node may be told to hold.
+/// Maximum number of objects for one node.
 pub const MAX_OBJECTS: usize = 20_000;
 
 /// Tombstones kept for resuming nodes; an older position than the oldest forgotten one needs a full sync.
@@ -159,8 +159,8 @@ impl NodeState {
         self.session
     }
 
-    /// Enters the newest value of an object. False if the node was already to hold exactly this.
-    /// Another uid under the same key replaces the old object: its tombstone goes first.
+    /// Enters the newest value of an object. Returns false if it is unchanged. Another uid under the same key replaces
+    /// the old object: its tombstone goes first.
     ///
     /// # Errors
     /// Too large to send, too many objects, or a uid that was [removed](Self::remove) permanently.

@@ -1,4 +1,4 @@
-//! First words of a connection: who is there, which protocol both speak, where the edge left off.
+//! First messages of a connection: identity, protocol version, and the edge's last position.
 //!
 //! Owns the hello, the welcome and the skew rules. Knows nothing of objects, sockets or clocks.
 

@@ -135,7 +135,7 @@ fn another_uid_under_the_same_key_is_a_delete_and_a_create() {
     let mut other = object("a", 1);
     other.digest.uid = "uid-new".into();
     feed(&mut edge, &[welcome(true), ToEdge::Put { seq: 11, sync: false, object: other.clone() }]).expect("in order");
-    // Power may go between the two: who has the first alone begins again before the second.
+    // A power cut may happen between the two: a node with only the first restarts before the second.
     let deleted = Change::Delete { key: key("a"), uid: "uid-a".into(), seq: 10, sync: false };
     assert_eq!(changes(&mut edge), [deleted, Change::Put { object: other, seq: 11, sync: false }]);
     edge.committed(10);

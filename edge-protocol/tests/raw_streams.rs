@@ -164,6 +164,6 @@ fn credit_holds_for_them_as_for_texts() {
             BridgeEvent::Stream(StreamEvent::Closed { error: Some(_), .. })
         ]
     ));
-    // Of a stream that is over, or never was.
+    // Data of a stream that has ended, or never existed.
     pair.edge.handle_binary(&binary(77, b"x"), NOW).expect("nothing happens");
 }

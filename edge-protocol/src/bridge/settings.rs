@@ -88,8 +88,8 @@ pub enum BridgeEvent {
         batch: u64,
         devices: Vec<DeviceReport>,
     },
-    /// A message for a rule, a [`RuleMessage`](crate::message::RuleMessage) if the node keeps to it. Deal with it, in order for
-    /// each rule, then call [`message_done`](super::BridgeSession::message_done). May repeat one that is dealt with.
+    /// A message for a rule: a [`RuleMessage`](crate::message::RuleMessage), unless the node is faulty. Process it, in
+    /// order for each rule, then call [`message_done`](super::BridgeSession::message_done). May repeat a processed one.
     Message {
         id: u64,
         /// Remaining lifetime, in milliseconds.

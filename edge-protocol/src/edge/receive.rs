@@ -62,7 +62,7 @@ impl EdgeSession {
                 None
             }
             ToEdge::DevicesAck { batch, refused } => {
-                // One that is not under way was acknowledged twice: nothing to tell.
+                // A repeated acknowledgement is ignored.
                 if self.devices_under_way == Some(batch) {
                     self.devices_under_way = None;
                     self.events.push_back(EdgeEvent::DevicesAcked { batch, refused });

@@ -59,7 +59,7 @@ pub struct TwinReport {
     pub property: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<TwinValue>,
-    /// The desired value that the device has heard of.
+    /// Desired value that the device has observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<TwinValue>,
 }
