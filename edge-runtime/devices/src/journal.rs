@@ -43,7 +43,7 @@ impl Journal {
         {
             log::warn!("{}: what mappers hold is as the store has it: {error}", path.display());
         }
-        // One that was killed while it wrote leaves half a line.
+        // A process that is killed during a write leaves half a line.
         let rows = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
         let left = rows.map(|Row { uid, record }| (uid, record)).collect();
         Self { path, file: None, bytes: 0, fresh: 0, left }

@@ -38,7 +38,7 @@ fn shown(uids: &[&str]) -> String {
     uids.iter().take(3).copied().collect::<Vec<_>>().join(", ") + more
 }
 
-/// How a trial goes on.
+/// State of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Wait,

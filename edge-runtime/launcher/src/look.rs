@@ -32,7 +32,7 @@ pub fn look(versions: &Versions, trial: &Trial) -> Look {
     Look { unready: unready(&run.join("health.sock")), unlinked: unlinked(&run.join("link.json")), unready_pods: pods }
 }
 
-/// Why the daemon does not say that it is ready.
+/// Why the daemon is not ready.
 #[must_use]
 pub fn unready(socket: &Path) -> Option<String> {
     match ask(socket) {

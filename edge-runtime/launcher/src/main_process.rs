@@ -49,7 +49,7 @@ impl MainProcess {
         replace(&file(versions), &serde_json::to_vec(&own).map_err(io::Error::other)?, false)
     }
 
-    /// The one that runs, if the launcher has started it.
+    /// Returns the running one, if the launcher has started it.
     #[must_use]
     pub fn find(versions: &Versions) -> Option<Self> {
         let noted: Self = serde_json::from_slice(&fs::read(file(versions)).ok()?).ok()?;
@@ -61,7 +61,7 @@ impl MainProcess {
         self.pid > 1 && start_time(self.pid).is_some_and(|time| time == self.start_time)
     }
 
-    /// Ends it: politely, then by force. Containers go on. Comes back when it is gone.
+    /// Ends it: by SIGTERM, then by SIGKILL. Containers continue. Returns when it is gone.
     pub fn end(&self) {
         self.signal(Signal::SIGTERM);
         let until = Instant::now() + GRACE;

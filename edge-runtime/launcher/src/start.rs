@@ -79,7 +79,7 @@ fn ends_at_once(versions: &Versions, state: &State) -> Option<String> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let now = uptime.split('.').next()?.parse().ok()?;
     let row = before.with(version, now);
-    // Without a word in /run nothing is counted, and the version is started as ever.
+    // If /run cannot be written, nothing is counted, and the version starts as usual.
     private_dir(&versions.own_run_folder()).ok()?;
     replace(&file, &serde_json::to_vec(&row).ok()?, false).ok()?;
     (row.starts > ROW).then(|| format!("version {version} has ended {ROW} times in a row within seconds of its start"))

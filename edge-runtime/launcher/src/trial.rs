@@ -51,7 +51,7 @@ fn command(launcher: &Path, root: &Path) -> Command {
         .arg(VERB)
         .arg("--root")
         .arg(root)
-        // The supervisor is to hear of the daemon from the daemon.
+        // Only the daemon itself may notify the supervisor.
         .env_remove("NOTIFY_SOCKET")
         .env_remove("WATCHDOG_USEC")
         .stdin(Stdio::null())

@@ -226,7 +226,7 @@ impl Versions {
     /// deleted meanwhile. `wait`: wait for the other holder; otherwise that is an error.
     ///
     /// # Errors
-    /// The disk takes nothing, or another process has it.
+    /// The disk cannot be written, or another process holds the lock.
     pub fn lock_arrival(&self, wait: bool) -> io::Result<Flock<File>> {
         private_dir(&self.folder())?;
         let file = File::create(self.folder().join("arriving.lock")).map_err(named(&self.folder()))?;
@@ -261,7 +261,7 @@ impl Versions {
     /// after a power cut in between the trial still exists, and is rolled back again.
     ///
     /// # Errors
-    /// The disk takes nothing: the trial goes on.
+    /// The disk cannot be written: the trial continues.
     pub fn go_back(&self, is: impl FnOnce(&State) -> bool, reason: &str) -> io::Result<bool> {
         self.change(|state| {
             let Some(subject) = state.trial.as_ref().map(|trial| trial.subject).filter(|_| is(state)) else {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Longest message told about a failed start.
+/// Maximum length of the message about a failed start.
 const MESSAGE_CAP: usize = 2048;
 
 /// Written by the runtime once the container runs.

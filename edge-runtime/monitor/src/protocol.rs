@@ -15,7 +15,7 @@ use crate::exit::ExitRecord;
 use crate::logs::cri::Stream;
 use sampan_sys::terminal::Size;
 
-/// Raised when a request or event is added; told in [`Request::Hello`] and its answer.
+/// Raised when a request or event is added; sent in [`Request::Hello`] and its answer.
 pub const VERSION: u32 = 3;
 
 /// A request with the number that its answer will carry.
@@ -162,7 +162,7 @@ pub enum Event {
         #[serde(with = "bytes")]
         data: Vec<u8>,
     },
-    /// The attached container writes no more.
+    /// The output of the attached container has ended.
     OutputEnd {},
     /// What containers write cannot be logged, and why; without a reason: it can again. Told when it changes, and behind
     /// [`Request::Hello`] while there is a reason.

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::record::{NodeEnd, ProcessUser, Resources};
 
-/// One piece of news. Container news carries the attempt's id; news of any other attempt changes nothing.
+/// One event. Container events have the attempt's id; those of another attempt change nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodEvent {
     /// `PrepareSandbox` succeeded. `ips` is empty for host network pods.
@@ -22,7 +22,7 @@ pub enum PodEvent {
     ImageReady { container: String, image_id: String },
     /// `EnsureImage` failed.
     ImageFailed { container: String, failure: ImageFailure, message: String },
-    /// `Start` is under way: who the first process will run as is known.
+    /// `Start` is running: the user of the first process is known.
     Prepared { container: String, id: String, user: ProcessUser },
     /// `Start` succeeded: the container's first process runs (or ran).
     Started { container: String, id: String, pid: i32, started_at: Timestamp },

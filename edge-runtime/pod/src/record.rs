@@ -103,7 +103,7 @@ pub struct Sandbox {
     /// Failures in a row, for the retry delay.
     #[serde(default)]
     pub failures: u32,
-    /// The pod reaches its neighbours through the node. Builds that did not say so had pods reach each other by themselves.
+    /// The pod reaches its neighbours through the node. In builds without this field pods reached each other directly.
     #[serde(default)]
     pub routed: bool,
 }

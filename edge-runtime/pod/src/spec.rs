@@ -34,7 +34,7 @@ pub fn with_kinds(spec: &PodSpec) -> impl Iterator<Item = (&Container, Container
     init.chain(spec.containers.iter().map(|one| (one, ContainerKind::App)))
 }
 
-/// Kind of a container of the init list: one that is always restarted is a sidecar.
+/// Kind of a container in `initContainers`: with `restartPolicy: Always` it is a sidecar.
 pub fn kind_in_init(container: &Container) -> ContainerKind {
     match container.restart_policy.as_deref() {
         Some("Always") => ContainerKind::Sidecar,
@@ -77,8 +77,8 @@ pub fn is_privileged(container: &Container) -> bool {
     container.security_context.as_ref().and_then(|context| context.privileged) == Some(true)
 }
 
-/// Grace as a field has it: 30 s if it does not say, and a negative one is as short as can be
-/// (K8s pkg/registry/core/pod/strategy.go, `CheckGracefulDelete`).
+/// Returns the grace period of a field: 30 s by default, and the minimum for a negative one (K8s
+/// pkg/registry/core/pod/strategy.go, `CheckGracefulDelete`).
 pub fn grace_s(seconds: Option<i64>) -> u32 {
     seconds.map_or(DEFAULT_GRACE_S, |seconds| u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
 }

@@ -22,8 +22,8 @@ pub enum Step {
     /// Send a signal to the container's first process (`Kill`: to all its processes). No answer but `Exited`; if
     /// the attempt turns out not to run, answer `Exited` with what is known.
     Kill { container: String, id: String, signal: StopSignal, because: StopReason },
-    /// Run a lifecycle hook of the running attempt. Answer: `HookDone`; `postStart` has no limit in time, and what
-    /// runs is cut off when the record no longer has it under way.
+    /// Run a lifecycle hook of the running attempt. Answer: `HookDone`. `postStart` has no timeout; the hook is cut off
+    /// when the record does not contain it any more.
     RunHook { container: String, id: String, hook: HookKind, limit: Option<Duration> },
     /// Give running containers (name, id), and the pod as a whole, the cgroup values of the newest spec. Answer:
     /// `Resized`, one for each.

@@ -23,7 +23,7 @@ impl Namespace {
     }
 }
 
-/// One that changes nothing outside of its pod; each is namespaced in every kernel this node can run on (4.15).
+/// Sysctls that change nothing outside of their pod; each is namespaced in every supported kernel (4.15).
 const SAFE: &str = "
     kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.tcp_syncookies net.ipv4.ping_group_range
     net.ipv4.ip_unprivileged_port_start net.ipv4.ip_local_reserved_ports net.ipv4.tcp_keepalive_time

@@ -1,7 +1,7 @@
 //! Applies events to a record. The only place where an event changes the record.
 //!
-//! Late news cannot undo a decision: a start that is reported after its stop was decided stays a stop, and news of
-//! an attempt that is not the current one changes nothing.
+//! Late events cannot undo a decision: a start that is reported after its stop was decided stays a stop, and events of
+//! another attempt change nothing.
 
 mod containers;
 mod restart;
@@ -39,7 +39,7 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
         PodEvent::DeletionRequested { grace_s } => request_deletion(&mut record, grace_s, false, now),
         PodEvent::ObjectGone { grace_s } => request_deletion(&mut record, grace_s, true, now),
         PodEvent::Evict { reason, message, end } => {
-            // One that had ended keeps its own end.
+            // A pod that had ended keeps its own end.
             if record.terminal.is_none() {
                 record.terminal = Some(Terminal { succeeded: false, reason, message });
                 record.node_end = Some(end);

@@ -94,7 +94,7 @@ impl Cgroups {
                     let Some(mount) = self.hierarchies.of(controller) else { continue };
                     tree::make(&self.below(mount, &parent))?;
                     if controller == "memory" {
-                        // Before kernel 5.11 a parent's limit counts its children only when told so.
+                        // Before kernel 5.11 a parent's limit includes its children only with this setting.
                         let _ = tree::write(&self.below(mount, &parent).join("memory.use_hierarchy"), "1");
                     }
                     for class in CLASSES {
@@ -121,8 +121,8 @@ impl Cgroups {
         self.give(&self.names.parent(), values).map(drop)
     }
 
-    /// All burstable pods together weigh what they request, as the kubelet has it: otherwise a class of many pods
-    /// would compete as one.
+    /// Sets the weight of all burstable pods to the sum of their requests, as the kubelet does: otherwise a class of
+    /// many pods would compete like one pod.
     fn weigh_burstable(&self, shares: Option<u64>) -> Result<(), CgroupError> {
         let Some(shares) = shares else { return Ok(()) };
         let values = CgroupValues { cpu_shares: Some(shares.max(MIN_SHARES)), ..CgroupValues::default() };

@@ -68,7 +68,7 @@ pub fn is_shortage(error: &io::Error) -> bool {
 /// Returns the result; `None` for an error other than a shortage.
 ///
 /// # Errors
-/// No descriptor or memory is left to ask with.
+/// No descriptor or memory is left for the request.
 pub fn unless_short<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
     match asked {
         Err(error) if is_shortage(&error) => Err(error),
@@ -79,7 +79,7 @@ pub fn unless_short<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
 /// How many are open, and how many may be.
 pub fn used() -> Option<(rlim_t, rlim_t)> {
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-    // One of them is for looking.
+    // The enumeration itself uses one.
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
     Some((rlim_t::try_from(open).ok()?, soft))
 }

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Timeout for a helper that was asked to end.
 const END: Duration = Duration::from_secs(2);
 
-/// The helper that listens at `path`, or one that `command` starts.
+/// Connects to the helper at `path`, or starts one by `command`.
 ///
 /// # Errors
 /// It cannot be started, has ended instead of listening, or does not listen within five seconds.
@@ -76,7 +76,7 @@ pub fn end(path: &Path, words: &[u8]) {
 pub fn kill_left(is: impl Fn(&Path, &[&[u8]]) -> bool) {
     let own = i32::try_from(std::process::id()).ok();
     let is_left = |pid: &i32| {
-        // One that has ended has neither.
+        // A process that has ended has neither.
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
@@ -96,7 +96,7 @@ pub fn kill_left(is: impl Fn(&Path, &[&[u8]]) -> bool) {
     }
 }
 
-/// Whether the root directory of a process is ours. False for one that has ended.
+/// Whether a process has the same root directory as this one. False if it has ended.
 fn has_our_root(pid: i32) -> bool {
     let root = |of: &str| fs::metadata(format!("/proc/{of}/root")).ok().map(|root| (root.dev(), root.ino()));
     let other = root(&pid.to_string());

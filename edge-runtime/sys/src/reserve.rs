@@ -1,5 +1,5 @@
-//! Room kept on the node's disk for the node itself: when pods have filled it to the last byte, the reserve is given up,
-//! so that the store can be written, layers be deleted and the shortage be told.
+//! Reserve of disk space for the node itself. When pods have filled the disk, it is released, so that the store can be
+//! written, layers be deleted and the shortage be reported.
 
 use std::fs::{self, File};
 use std::io;

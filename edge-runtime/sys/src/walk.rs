@@ -1,5 +1,5 @@
-//! Walks folder trees that strangers filled: depth first by open folders, so that a pass costs time linear in the number of
-//! entries and memory linear in depth. Links are never followed, and bounds stop a tree that was made to be expensive.
+//! Walks untrusted folder trees: depth first by open folders, so that a pass costs time linear in the number of entries
+//! and memory linear in depth. Links are never followed, and limits stop a tree that was made to be expensive.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -46,7 +46,7 @@ pub enum Stopped {
 
 impl From<nix::errno::Errno> for Stopped {
     fn from(errno: nix::errno::Errno) -> Self {
-        // No descriptor is left for a folder so deep down.
+        // Out of descriptors for a folder this deep.
         if errno == nix::errno::Errno::EMFILE { Self::Bound(Bound::Depth) } else { Self::Io(errno.into()) }
     }
 }
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Passes over what is left of the current folder.
+    /// Skips the remaining entries of the current folder.
     pub fn leave(&mut self) {
         self.levels.pop();
     }

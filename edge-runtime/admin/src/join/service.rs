@@ -1,4 +1,4 @@
-//! The daemon as a service of this machine: which init system has it, and how that one starts it. Knows no node.
+//! The daemon as a service of this machine: which init system has it, and how to start it. Does not know the node.
 
 use std::path::Path;
 use std::process::Command;

@@ -20,7 +20,7 @@ struct Facts {
 /// `bytes`: what the work writes.
 ///
 /// # Errors
-/// Which of the items says no, and why.
+/// The failed check, and why.
 pub(super) fn check(items: &[String], paths: &Paths, bytes: u64) -> Result<(), String> {
     let state = paths.state();
     let disk = disk_space(&state).ok_or_else(|| format!("{}: its disk cannot be asked", state.display()))?;

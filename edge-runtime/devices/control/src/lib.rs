@@ -47,7 +47,7 @@ pub enum ToHelper {
     Client {},
     /// The newest state of a `Device`, a `DeviceModel` or a `Rule`, trimmed by the bridge.
     Object { kind: Kind, namespace: String, name: String, uid: String, body: Value },
-    /// The object of this uid is no more.
+    /// The object of this uid is gone.
     Gone { kind: Kind, namespace: String, name: String, uid: String },
     /// What the helper once gave to be kept of the device with this uid.
     Kept { uid: String, record: String },
@@ -65,7 +65,7 @@ pub enum ToHelper {
     Call { id: u64, call: Value },
     /// Result of a `Request` ([`CallResult`](edge_protocol::message::CallResult)).
     Response { id: u64, response: Value },
-    /// Answered by `Pong`: who does not hangs.
+    /// Answered by `Pong`; a helper without an answer counts as hung.
     Ping {},
     /// Answered by `Answer` with the same number.
     Ask { id: u64, question: Question },
@@ -115,8 +115,8 @@ pub enum FromHelper {
         id: u64,
         answer: Value,
     },
-    /// A request of a program on the device ([`RuleRequest`](edge_protocol::message::RuleRequest)), answered by `Response` with the
-    /// same number, or never when the link is said to be down before that.
+    /// A request of a program on the device ([`RuleRequest`](edge_protocol::message::RuleRequest)). Answered by
+    /// `Response` with the same number, or never if the link is reported down before.
     Request {
         id: u64,
         request: Value,

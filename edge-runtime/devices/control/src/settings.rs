@@ -164,7 +164,7 @@ impl Settings {
     }
 }
 
-/// A label of RFC 1123, as the API has it.
+/// A label of RFC 1123, as in the API.
 pub(crate) fn is_namespace(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('-') && !name.ends_with('-')

@@ -47,7 +47,7 @@ impl<H: Handler> Session<H> {
         match NonNull::new(raw).filter(|_| made == OK) {
             Some(raw) => Ok(Self { raw, handler }),
             None => {
-                // SAFETY: leaked above, and no session has it.
+                // SAFETY: leaked above, and no session uses it.
                 drop(unsafe { Box::from_raw(handler.as_ptr()) });
                 Err(Error(made))
             }

@@ -64,7 +64,7 @@ impl Dmi {
         let request = match request::read(&path, &message) {
             Ok(request) => request,
             Err(status) => {
-                // Who has gone is not missed.
+                // The client may have left.
                 let _ = reply.send(Err(status));
                 return None;
             }

@@ -58,7 +58,7 @@ impl Window {
         if let Some(confirm) = self.ids.borrow_mut().remove(&id) {
             self.moved.set(Instant::now());
             self.room.notify_one();
-            // Who does not wait any more has no use for it.
+            // The sender may not wait any more.
             confirm.map(|confirm| confirm.send(()));
         }
     }

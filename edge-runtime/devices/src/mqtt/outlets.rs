@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Outlets {
     opened: bool,
     broker: Option<Queue>,
-    /// Whether the broker is connected: for one that is not, nothing waits.
+    /// Whether the broker is connected. Nothing is queued for a disconnected one.
     up: bool,
     listener: Option<Listener>,
     /// Time since which no subscriber of the listener has room.
@@ -68,7 +68,7 @@ impl Outlets {
         }
     }
 
-    /// The broker is there, or is there no more.
+    /// The broker has connected or disconnected.
     pub const fn broker(&mut self, up: bool) {
         self.up = up;
     }
@@ -111,7 +111,7 @@ impl Outlets {
             None => {
                 self.listener.as_ref().filter(|listener| listener.room() > 0)?;
                 let (confirm, confirmed) = oneshot::channel();
-                // Who waits for it is there.
+                // Its receiver is waiting.
                 let _ = confirm.send(());
                 confirmed
             }

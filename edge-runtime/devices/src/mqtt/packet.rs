@@ -1,7 +1,7 @@
 //! Packets of MQTT 3.1.1 as bytes (OASIS standard, sections 2 and 3), as far as a client needs them that publishes and
 //! subscribes with QoS 1. No I/O. Whatever a broker sends is a packet, needs more bytes, or ends the connection.
 
-/// Largest packet that is read. The payload of a longer message is passed over, and the connection goes on.
+/// Maximum packet that is read. The payload of a longer message is skipped, and the connection continues.
 pub(super) const MAX_PACKET: usize = 128 << 10;
 
 const CONNACK: u8 = 2;
@@ -35,7 +35,7 @@ pub(super) struct Publish {
     pub(super) id: Option<u16>,
 }
 
-/// Why a connection cannot go on.
+/// Reason why a connection ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken(pub(super) String);
 
@@ -58,7 +58,7 @@ impl Decoder {
     /// The next packet, if it is there as a whole.
     ///
     /// # Errors
-    /// The bytes are not a packet, or one that a client never gets.
+    /// The bytes are malformed, or a packet that a client must not get.
     pub(super) fn next(&mut self) -> Result<Option<Packet>, Broken> {
         let Some(&first) = self.bytes.first() else { return Ok(None) };
         let Some((length, header)) = remaining(&self.bytes[1..])? else { return Ok(None) };

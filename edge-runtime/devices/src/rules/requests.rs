@@ -11,7 +11,8 @@ use super::call::failed;
 
 /// Rules of one node. The bridge has its own bound.
 const RULES: usize = 64;
-/// Under way at once: the bridge lets a node have twice as many, for this helper and one that has died.
+/// Maximum number of running requests. The bridge permits a node twice as many, for this helper and a predecessor that
+/// has died.
 const AT_ONCE: usize = 16;
 
 /// A request of a program.
@@ -139,7 +140,7 @@ impl Requests {
 
     /// Passes the result of a request on to its program.
     pub fn responded(&mut self, id: u64, response: Value) {
-        // One of a helper before this one, or of a connection that has ended.
+        // A request of an earlier helper, or of a connection that has ended.
         let Some(UnderWay { answer, .. }) = self.under_way.remove(&id) else { return };
         let none = |error| failed(CallFailure::Broken, &format!("the answer of the bridge is none: {error}"));
         let _ = answer.send(serde_json::from_value(response).unwrap_or_else(none));

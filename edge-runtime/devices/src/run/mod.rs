@@ -1,5 +1,5 @@
-//! The loop: news of callers, of the broker and of the clock go into the core, and what the core wants done goes out. Decides
-//! nothing of devices.
+//! The loop: passes events of callers, of the broker and of the clock to the core, and executes the core's outputs.
+//! Does not decide about devices.
 //!
 //! | file | owns |
 //! |---|---|
@@ -32,12 +32,12 @@ use works::Works;
 
 /// Queue of events for the loop; beyond it their sources wait.
 const NEWS: usize = 32;
-/// Without news of a kind that needs much memory for a moment.
+/// Time without an event that needs much memory for a moment.
 const CALM: Duration = Duration::from_secs(2);
 /// Prefix of the topics of devices: no namespace has a name that begins like that.
 const OURS: &str = "$hw/";
 
-/// Serves at this socket until it is told to end.
+/// Serves at this socket until the daemon ends it.
 ///
 /// # Errors
 /// The socket cannot be had.

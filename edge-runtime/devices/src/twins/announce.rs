@@ -101,7 +101,7 @@ impl Announcements {
         self.put(id, pending, now).all = true;
     }
 
-    /// The device has been heard and is not yet as it is wanted.
+    /// The device has reported, and differs from its desired state.
     pub(super) fn delta(&mut self, id: &Named, pending: &mut Option<Box<Pending>>, now: u64) {
         self.put(id, pending, now);
     }
@@ -116,7 +116,7 @@ impl Announcements {
 }
 
 impl Twins {
-    /// The broker is there: its listeners have heard nothing.
+    /// The broker has connected: its subscribers have received nothing yet.
     pub(super) fn announce_all(&mut self, now: Now) {
         for (id, device) in self.devices.iter_mut().filter(|(_, device)| device.differs()) {
             self.announcements.all(id, &mut device.pending, now.mono);

@@ -20,7 +20,7 @@ pub struct Counters {
     /// Values that devices reported, and device reports that the bridge has.
     pub reports_in: u64,
     pub reports_out: u64,
-    /// Values that a newer one replaced before they were told.
+    /// Values that a newer one replaced before they were reported.
     pub coalesced: u64,
     /// Messages of devices that were answered with an error, and those of the node for which the broker had no room.
     pub refused: u64,

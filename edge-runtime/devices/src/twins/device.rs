@@ -111,7 +111,7 @@ impl Property {
         news
     }
 
-    /// The device has heard of this desired value. Whether that is news.
+    /// The device has observed this desired value. Returns whether that is a change.
     pub(super) fn observe(&mut self, value: Stamped) -> bool {
         let news = self.observed().is_none_or(|held| held.value != value.value);
         if news {
@@ -196,7 +196,7 @@ pub(super) struct State {
 pub(super) struct Taken {
     /// Properties of which another value is wanted, and how they were.
     pub(super) changed: BTreeMap<Text, Twin>,
-    /// A value that was wanted here is wanted no more.
+    /// A local desired value is void.
     pub(super) voided: bool,
 }
 
@@ -218,7 +218,7 @@ pub(super) struct Device {
     pub(super) loaded: bool,
     /// Bytes held for properties that the Device object does not have.
     pub(super) extras: usize,
-    /// An event has told of such properties.
+    /// An event has reported such properties.
     pub(super) extras_told: bool,
     pub(super) waiting: Waiting,
     pub(super) unkept: Unkept,

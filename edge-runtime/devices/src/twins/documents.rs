@@ -117,7 +117,7 @@ pub(super) struct MembershipUpdated<'a> {
     pub(super) removed_devices: Option<[Member; 1]>,
 }
 
-/// A device as membership has it; what is empty is left out.
+/// A device in membership documents; empty fields are omitted.
 #[derive(Default, Serialize)]
 pub(super) struct Member {
     pub(super) id: String,

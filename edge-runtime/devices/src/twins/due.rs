@@ -1,4 +1,4 @@
-//! When which devices are told of: budgets, and the one batch that is under way. Knows no values.
+//! Schedules reports of devices: budgets, and one batch at a time. Does not know values.
 //!
 //! Values do not queue here. A changed device waits, and its state at its turn is reported. A batch that the bridge may
 //! not have is void, and its devices wait again.

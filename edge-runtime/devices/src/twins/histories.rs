@@ -99,7 +99,7 @@ impl Twins {
         }
     }
 
-    /// A device is no more.
+    /// A device is gone.
     pub(super) fn history_gone(&mut self, id: &Named, device: &mut Device) {
         self.histories.refused.remove(id);
         if let Some(mut history) = device.history.take() {

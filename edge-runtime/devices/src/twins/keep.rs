@@ -151,7 +151,7 @@ pub(super) enum Which {
     Mappers,
     /// Devices with any change.
     Any,
-    /// Kept as untold though the bridge has been told.
+    /// Devices stored as pending although the bridge has the values.
     Spilled,
     /// The last write: nothing follows it.
     End,

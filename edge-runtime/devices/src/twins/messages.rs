@@ -15,7 +15,7 @@ use super::{Twins, model_of, stamper};
 const LONGEST: usize = 64 << 10;
 
 impl Twins {
-    /// A broker is there and has taken our subscriptions, or is there no more.
+    /// A broker has connected and accepted our subscriptions, or has disconnected.
     pub fn broker(&mut self, now: Now, up: bool) {
         self.broker = Some(up);
         self.fresh.forget();
@@ -45,7 +45,7 @@ impl Twins {
         match topic {
             Topic::TwinUpdate(id) => self.twin_update(now, &id, payload, retained),
             Topic::StateUpdate(id) => self.state_update(now, &id, payload, retained),
-            // Who asked this has its answer, or is gone.
+            // The sender of this request has its answer, or is gone.
             Topic::TwinGet(_) | Topic::MembershipGet if retained => {}
             Topic::TwinGet(id) => self.twin_get(now, &id, payload),
             Topic::MembershipGet => self.membership_get(now, payload),

@@ -114,13 +114,13 @@ pub struct Twins {
     check: bool,
     devices: BTreeMap<Named, Box<Device>>,
     models: BTreeMap<Named, Model>,
-    /// Records that the daemon has told in this round, by uid.
+    /// Records that the daemon has sent in this round, by uid.
     records: BTreeMap<String, String>,
     /// When unowned records are deleted.
     forget_at: Option<u64>,
     /// A daemon is connected.
     daemon: bool,
-    /// A daemon has told all that it holds, once at least.
+    /// A daemon has sent all objects at least once.
     ready: bool,
     link: bool,
     clock_set: bool,

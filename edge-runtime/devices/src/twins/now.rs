@@ -1,4 +1,4 @@
-//! Time, as the core is told it. Reads no clock.
+//! Time, as an input of the core. Does not read a clock.
 
 /// The clocks while one event is processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

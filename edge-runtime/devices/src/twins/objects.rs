@@ -118,7 +118,7 @@ impl Twins {
         if for_mappers || !changed.is_empty() {
             self.mappers.touch(&id);
         }
-        // One that comes later than its record.
+        // A device that arrives after its record.
         let record = if self.ready { self.records.remove(&device.uid.to_string()) } else { None };
         if let Some(record) = record.and_then(|text| record::parse(&text)) {
             record.restore(device);
@@ -139,7 +139,7 @@ impl Twins {
         self.history_asked(&id, object);
     }
 
-    /// An object is no more.
+    /// An object is gone.
     pub fn gone(&mut self, now: Now, kind: Kind, id: &Named, uid: &str) {
         match kind {
             Kind::Rule => {}
@@ -177,7 +177,7 @@ impl Twins {
         records.insert(uid, record);
     }
 
-    /// The daemon has told all that it holds.
+    /// The daemon has sent all objects.
     pub fn told(&mut self, now: Now) {
         self.models.retain(|_, model| model.said);
         let unsaid: Vec<Named> =

@@ -102,7 +102,7 @@ impl Record {
             let property = match (device.properties.get_mut(&name), kept.extra) {
                 (Some(property), _) => property,
                 (None, true) => device.properties.entry(name).or_default(),
-                // The Device object has it no more.
+                // The Device object does not have it any more.
                 (None, false) => continue,
             };
             kept.restore(property, self.seq);

@@ -121,7 +121,7 @@ pub(super) struct Done {
     pub(super) again: bool,
     /// A desired value changed, or the device has observed it.
     pub(super) wishes: bool,
-    /// One that the Device object does not have has a value, or was forgotten.
+    /// A property outside of the Device object has a value, or was removed.
     pub(super) extra: Option<Text>,
     pub(super) cleared: bool,
 }

@@ -1,6 +1,6 @@
 //! Types and ranges of values in a model, and whether a value fits. Does not know devices.
 
-/// A property as its model has it.
+/// A property of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
     /// Type in lower case.

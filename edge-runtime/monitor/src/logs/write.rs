@@ -246,7 +246,7 @@ impl LogWriter {
         self.rotate(stamp).inspect_err(|error| self.wait(error))
     }
 
-    /// Until it succeeds, the file goes on and may become twice as long.
+    /// Rotates the file. Until that succeeds, the file continues and may become twice as long.
     fn rotate(&mut self, stamp: &str) -> io::Result<()> {
         let folder = Folder::of(&self.path)?;
         let path = folder.path().join(self.name());

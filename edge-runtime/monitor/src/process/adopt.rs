@@ -114,7 +114,7 @@ impl Monitor {
             // It was hung up when the former monitor died.
             return note(&format!("container {id}: its terminal is lost with the former monitor"));
         }
-        // Without a log its pipes are read all the same: they hold 64 KiB, and then it would wait forever.
+        // Without a log its pipes are read anyway: they hold 64 KiB, and then the container would block forever.
         let (log, opened) = LogWriter::open_some_time(&spec.log_path, spec.log_max_bytes, spec.log_max_files);
         if let Err(e) = opened {
             note(&format!("log file {}: {e}", spec.log_path.display()));
@@ -151,7 +151,7 @@ impl Monitor {
         }
     }
 
-    /// The pidfd of an adopted container says that its process has ended.
+    /// The pidfd of an adopted container reports its end.
     pub(crate) fn adopted_ended(&mut self, serial: u64) {
         let Some(container) = self.containers.values_mut().find(|c| c.serial == serial) else { return };
         if let State::Running(Running { parent: Parent::Other { pidfd: Some(pidfd), ended, .. }, .. }) =

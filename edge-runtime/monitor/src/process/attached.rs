@@ -34,7 +34,8 @@ impl Monitor {
         }
     }
 
-    /// Goes on reading where those attached have caught up, or are given up. Whether any is left to be looked at.
+    /// Continues to read where attached clients have caught up, or were dropped. Returns whether any output still
+    /// waits.
     pub(crate) fn look_at_held_up(&mut self) -> bool {
         let mut left = false;
         let mut free = Vec::new();

@@ -124,7 +124,7 @@ impl Clients {
         }
     }
 
-    /// Container `id` writes no more.
+    /// The output of container `id` has ended.
     pub(crate) fn show_end(&mut self, id: &str, epoll: &Epoll) {
         for serial in self.attached_to(id) {
             self.send(serial, &Event::OutputEnd {}, epoll);

@@ -1,6 +1,6 @@
 //! The terminal of a container on its way from the OCI runtime: one descriptor in one message on a socket.
 //!
-//! The runtime sends it and goes on; it waits in the socket until `run` has returned.
+//! The runtime sends it and continues; it waits in the socket until `run` has returned.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};

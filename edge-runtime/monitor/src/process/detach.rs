@@ -47,7 +47,7 @@ pub fn launch(arguments: &[std::ffi::OsString], run: &Path) -> io::Result<()> {
 /// `/dev/null` cannot be had.
 pub fn say_ready() -> io::Result<()> {
     let mut stdout = io::stdout();
-    // The first process may have been killed: no reason not to go on.
+    // The first process may have been killed, which does not matter.
     let _ = stdout.write_all(b"\n").and_then(|()| stdout.flush());
     let null = File::options().write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(&null)?;

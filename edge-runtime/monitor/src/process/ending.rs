@@ -131,7 +131,7 @@ impl Monitor {
             return Ok(true);
         }
         if self.jobs.values().any(|job| job.id == id) {
-            // Or by one that hangs: another would hang beside it.
+            // A hung deletion also counts: another one would hang beside it.
             return Err(format!("container {id} is being deleted"));
         }
         let pid = runtime::spawn_delete(&container.spec, &self.options.environment)

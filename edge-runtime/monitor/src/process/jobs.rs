@@ -13,9 +13,9 @@ use crate::protocol::StartContainer;
 use sampan_sys::gather::Gather;
 use sampan_sys::{family, pidfd};
 
-/// One that takes longer than this keeps no other from starting...
+/// A start that takes longer than this does not delay others...
 const SLOW: Duration = Duration::from_secs(5);
-/// ...as long as there are no more of such.
+/// ...up to this number of slow starts.
 const MAX_SLOW: usize = 16;
 /// Time for a start in progress after SIGKILL of the container: most end sooner.
 const KILLED: Duration = Duration::from_secs(2);
@@ -45,7 +45,7 @@ pub(crate) enum JobKind {
 }
 
 impl Job {
-    /// Its container has been told about already.
+    /// The result for its container was reported already.
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up
     }

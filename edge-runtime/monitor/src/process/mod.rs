@@ -50,7 +50,7 @@ use crate::protocol::{Answer, Call, Request, VERSION};
 /// Calm before memory is given back.
 pub(crate) const CALM: Duration = Duration::from_secs(5);
 
-/// How long exits are gathered before they are told together: a pod's containers end at once.
+/// How long exits are collected for one report: the containers of a pod end together.
 const GATHER: Duration = Duration::from_millis(3);
 
 /// Characters of a line in the monitor's own log.
@@ -79,7 +79,7 @@ pub(crate) struct Monitor {
     pub(crate) queue: VecDeque<String>,
     /// Jobs by pid.
     pub(crate) jobs: BTreeMap<i32, Job>,
-    /// Children that ended before the OCI runtime told which container they are: pid and wait status.
+    /// Children that ended before the OCI runtime reported their container: pid and wait status.
     pub(crate) early_exits: BTreeMap<i32, i32>,
     pub(crate) buffers: Buffers,
     /// When to give memory back; put off by whatever happens to containers.
@@ -98,8 +98,8 @@ pub(crate) struct Monitor {
     finished: bool,
 }
 
-/// Is the monitor of this root until told to shut down. Calls `ready` once the socket takes connections. Returns at
-/// once, without an error, when another monitor is alive.
+/// Runs the monitor of this root until a shutdown request. Calls `ready` once the socket accepts connections. Returns
+/// at once, without an error, when another monitor is alive.
 ///
 /// # Errors
 /// The set-up failed: folders, socket, epoll.

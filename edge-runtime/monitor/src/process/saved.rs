@@ -1,5 +1,5 @@
-//! `monitor.json` in a container's bundle: what the next monitor needs to go on with the container. The bundle is
-//! gone after a reboot, and so is the container.
+//! `monitor.json` in a container's bundle: what the next monitor needs to continue with the container. A reboot removes
+//! the bundle, and ends the container.
 
 use std::fs::{self, File};
 use std::io;

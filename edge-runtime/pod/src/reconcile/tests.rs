@@ -1,4 +1,4 @@
-//! Roads of a pod, told as news in and steps out. Every turn also checks that asking twice adds nothing.
+//! Lives of pods, as events in and steps out. Every turn also checks that a second call adds nothing.
 
 use super::super::record::NodeEnd;
 use super::super::refusal::{Admission, Refusal};
@@ -564,7 +564,7 @@ fn pod_waits_while_ending_pods_hold_its_port() {
     assert!(late.wait(1).is_empty());
     let (_, status) = publish(&late.pod, late.record.clone(), &HostFacts::default(), &late.now());
     assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("NodePorts")));
-    // One that is deleted while it waits goes.
+    // A pod that is deleted while it waits is removed.
     let mut gone = Sim::new(one("Always"));
     gone.admission = Admission::Waits(refusal);
     gone.turn();

@@ -52,7 +52,7 @@ impl Hooks {
         self.post_start.is_idle() && self.pre_stop.is_idle()
     }
 
-    /// The daemon that ran them is no more.
+    /// The daemon that ran them has ended.
     pub fn interrupt(&mut self) {
         for hook in [&mut self.post_start, &mut self.pre_stop] {
             if *hook == Hook::UnderWay {

@@ -128,7 +128,7 @@ enum View {
 impl View {
     fn of(status: &ContainerStatus) -> Self {
         let state = status.state.as_ref();
-        // Without an id it is the end that is told of a container which never was.
+        // A termination without an id belongs to a container that never existed.
         let code = |s: Option<&k8s_openapi::api::core::v1::ContainerState>| {
             s.and_then(|s| s.terminated.as_ref()).filter(|t| t.container_id.is_some()).map(|t| t.exit_code)
         };

@@ -1,4 +1,4 @@
-//! DNS messages (RFC 1035, AAAA by RFC 3596): one question out, its answer in. Pure, and fed by strangers.
+//! DNS messages (RFC 1035, AAAA by RFC 3596): encodes one query and parses its answer. Pure; answers are untrusted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

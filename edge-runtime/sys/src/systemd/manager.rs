@@ -22,7 +22,7 @@ pub(super) struct Manager {
     stream: Async<UnixStream>,
     serial: u32,
     inbox: Vec<u8>,
-    /// Jobs that have ended, by their object's path, with their results. A job may end before its number is told.
+    /// Results of ended jobs, by object path. A job may end before its number arrives.
     ended: Vec<(String, String)>,
 }
 

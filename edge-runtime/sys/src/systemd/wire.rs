@@ -1,5 +1,5 @@
-//! D-Bus messages as bytes: method calls to systemd, its replies, errors and signals. Pure; little-endian, as every
-//! message says of itself.
+//! D-Bus messages as bytes: method calls to systemd, its replies, errors and signals. Pure; little-endian, as each
+//! message declares.
 //!
 //! Only the types that systemd's unit calls use (D-Bus specification, "Message Protocol").
 

@@ -23,7 +23,7 @@ pub(crate) struct Facts {
     pid: Option<i32>,
     /// It has joined or has static pods: without either the service does not start the daemon (conditions of its unit).
     has_work: bool,
-    /// The file that it was started from is no more: another one is installed in its place.
+    /// Its file was replaced by another one.
     is_replaced: bool,
     /// Its version and the one of this program.
     version: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) fn look(host: &Host) -> Facts {
     let socket = host.paths.health();
     let ask_daemon = |what| get(&socket, what).map_err(|error| format!("{}: {error}", socket.display()));
     let ready = pid.map(|_| ask_daemon("/readyz"));
-    // One that does not answer is not waited for twice.
+    // An unresponsive daemon is not asked twice.
     let answers = ready.as_ref().is_some_and(Result::is_ok);
     let metrics = answers.then(|| ask_daemon("/metrics").ok()).flatten().map(|(_, body)| body);
     let version = |text: String| {

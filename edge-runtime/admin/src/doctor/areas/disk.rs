@@ -25,7 +25,7 @@ pub(crate) struct Facts {
     places: Vec<Place>,
     /// Problem reported by the kernel or the medium.
     trouble: Option<String>,
-    /// Tenths of the medium's life that are used, where it says so (JESD84-B51, `life_time`).
+    /// Used tenths of the medium's life, if it reports that (JESD84-B51, `life_time`).
     worn_tenths: Option<u64>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Facts {
     nft: Option<PathBuf>,
     /// Why a table cannot be made.
     nft_refused: Option<String>,
-    /// Chains of others that matter: who they are.
+    /// Relevant chains of other programs, by program.
     kube_proxy: bool,
     /// Chains of others that let nothing of this node's bridge through, and the commands that do.
     blocking: Vec<(Blocking, String)>,

@@ -157,7 +157,7 @@ impl Shared {
         Some((place, self.calls.reserve().await.ok()?))
     }
 
-    /// One that is free now.
+    /// Returns a free place.
     fn free_place(&self) -> Option<Place<'_>> {
         let place = Arc::clone(&self.flights).try_acquire_owned().ok()?;
         Some((place, self.calls.try_reserve().ok()?))

@@ -101,7 +101,7 @@ impl Exchange {
         if !stream.ended {
             self.early.push(id);
         }
-        // As a frame that carries nothing: the client may go on with it forever at little cost.
+        // Counts like an empty frame: a client can send these forever at little cost.
         let calm = streams.flood.count(now).is_ok();
         match refusal {
             Refusal::Http(status) => {

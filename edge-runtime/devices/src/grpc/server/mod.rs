@@ -1,4 +1,4 @@
-//! The listener: who may connect, and how many.
+//! The listener, with limits of connections for each process and for all.
 //!
 //! | file | owns |
 //! |---|---|

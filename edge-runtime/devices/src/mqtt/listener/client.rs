@@ -39,7 +39,7 @@ pub(super) struct Client {
     pub(super) rights: Rc<Rights>,
     pub(super) will: Option<LastWill>,
     pub(super) out: Outbox,
-    /// Why it is to end. It hears nothing any more.
+    /// Reason of its disconnection. It receives nothing more.
     pub(super) cut: Option<&'static str>,
     /// Its connection has been woken for pending packets.
     pub(super) woken: bool,

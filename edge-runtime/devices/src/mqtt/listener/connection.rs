@@ -1,5 +1,5 @@
-//! One connection of a client, from its first byte to its end. It waits for its own socket and for a place among the
-//! news of the node, and delays no other connection.
+//! One connection of a client, from its first byte to its end. It waits for its own socket and for a place in the
+//! node's queue, and delays no other connection.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -206,7 +206,7 @@ enum Wants {
     Bytes,
     /// That the client reads.
     Room,
-    /// A place among the news of the node.
+    /// A place in the node's queue.
     Place,
 }
 
@@ -370,7 +370,7 @@ fn packets<'a>(
         since.packet = Instant::now();
         since.rest = since.packet;
     };
-    // One that was not needed is for others.
+    // Releases an unneeded place.
     *place = None;
     Ok(wants)
 }

@@ -57,7 +57,7 @@ impl Rights {
         self.all || self.write.iter().any(|filter| filter.matches(topic))
     }
 
-    /// Whether it may hear all that this filter matches.
+    /// Whether the user may receive all topics that this filter matches.
     pub(super) fn may_subscribe(&self, filter: &Filter) -> bool {
         self.all || self.read.iter().any(|right| right.covers(filter))
     }

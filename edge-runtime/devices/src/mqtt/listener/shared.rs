@@ -73,7 +73,7 @@ impl Shared {
         Rc::clone(self.wakes.borrow_mut().entry(token).or_default())
     }
 
-    /// A client is no more; its will, if that is for the node.
+    /// Removes a client; returns its will, if that is for the node.
     pub(super) fn gone(&self, token: Token, orderly: bool) -> Option<News> {
         self.wakes.borrow_mut().remove(&token);
         self.with(|hub| hub.gone(token, orderly))

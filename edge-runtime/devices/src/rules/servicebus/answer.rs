@@ -24,7 +24,7 @@ impl Answer {
         self.code
     }
 
-    /// The status of HTTP: one that has a body, and leads nowhere else.
+    /// Returns the HTTP status: one that permits a body, and is not a redirect.
     const fn status(&self) -> u16 {
         match self.code {
             200..300 => 200,

@@ -28,7 +28,7 @@ pub(super) struct Body {
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     length: Option<usize>,
-    /// The client waits until it is told to go on (RFC 9110, section 10.1.1).
+    /// The client waits for `100 Continue` (RFC 9110, section 10.1.1).
     waits: bool,
     /// Bytes of it.
     size: usize,

@@ -96,7 +96,7 @@ pub(super) fn device(
         if name.is_empty() || properties.iter().any(|other| other.name == name) {
             continue;
         }
-        // KubeEdge's framework dies of one that its model does not have.
+        // KubeEdge's framework crashes on a property that its model does not have.
         if !known(name) {
             notes.add(|| format!("property {name:?} is not in the model, and is kept from the mapper"));
             continue;

@@ -55,7 +55,7 @@ pub(super) struct Mapper {
     pub(super) held: BTreeMap<Named, Option<u64>>,
     /// Devices of which it may not hold what it should.
     queue: BTreeMap<Named, Retry>,
-    /// Devices that it would not take as they are, of which an event has told.
+    /// Devices that it refused in their present form, and that an event has reported.
     refused: BTreeSet<Named>,
     flying: Option<Flying>,
     /// No process accepts calls at its socket.

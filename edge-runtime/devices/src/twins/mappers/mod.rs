@@ -190,7 +190,7 @@ impl Twins {
         }
     }
 
-    /// The daemon has told all rows.
+    /// The daemon has sent all rows.
     pub(super) fn mappers_told(&mut self, now: Now) {
         if !self.mappers.are_on() {
             return;

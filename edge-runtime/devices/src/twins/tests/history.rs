@@ -150,7 +150,7 @@ fn written_history_is_restored_after_a_start() {
     world.report("led", "ON");
     world.twins.end(world.now);
     let rows = world.tick().kept();
-    // Before or after the daemon has told all, and for as many as are wanted now.
+    // Before or after the daemon has sent all, and for the present number of changes.
     let mut restored = started(&rows, "2");
     assert_eq!(changes(&restored, "temp"), ["2", "3"]);
     restored.report("temp", "3");

@@ -162,7 +162,7 @@ fn many_rows_are_many_lines() {
     assert_eq!(world.kept().len(), 1_000);
 }
 
-/// Where the module was off, the bridge tells of devices after the daemon has told all it holds.
+/// Where the module was off, the bridge sends devices after the daemon has sent all objects.
 #[test]
 fn late_device_gets_its_stored_state() {
     let mut old = World::lab("ON");

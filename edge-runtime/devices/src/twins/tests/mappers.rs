@@ -199,7 +199,7 @@ impl World {
         self.tick();
     }
 
-    /// The mapper answers all calls until there are no more.
+    /// Answers all calls of the mapper until none is left.
     pub(super) fn serve(&mut self, mapper: &mut Mapper) {
         self.tick();
         loop {
@@ -290,7 +290,7 @@ fn a_mapper_is_given_its_devices_at_once_and_news_once_each() {
     world.twins.gone(world.now, Kind::Device, &id("t1"), UID);
     world.serve(&mut mapper);
     assert_eq!(mapper.called(), ["RemoveDevice default/t1"]);
-    // Of another protocol, and back again.
+    // Changes to another protocol, and back again.
     let mut other = lab_device("");
     other.set_at(&["spec", "protocol", "protocolName"], "modbus".into());
     world.device("t2", "uid-2", other);
@@ -532,7 +532,7 @@ fn d09_accepted_call_is_noted_before_the_next_step() {
         let noted: Vec<String> = world.twins.unnoted().into_iter().map(|row| row.uid).collect();
         assert_eq!(noted, ["mapper/1/default/t1"], "{led}");
     }
-    // The store has it later, and not each time: the medium wears out.
+    // The store gets it later, and not each time, to spare the medium.
     world.said.clear();
     for n in 0..1_000 {
         world.device("t1", UID, lab_device(&format!("{n}")));
@@ -598,7 +598,7 @@ fn the_newer_of_two_mappers_gets_the_devices() {
     world.rows(&mut rows);
     assert_eq!(rows.keys().collect::<Vec<_>>(), ["mapper/2", "mapper/2/default/t1"]);
 
-    // One that is dead by then is given up.
+    // A mapper that is dead by then is given up.
     world.register("third");
     for _ in 0..30 {
         world.tick();

@@ -226,7 +226,7 @@ impl Lab {
             News::Stops(mapper) => drop(self.running.remove(&format!("{}.sock", MAPPERS[mapper]))),
             News::Done => self.ends(true, Ok(())),
             News::Lost => {
-                // Another one would be told again, with good reason.
+                // Any other lost call would rightly be repeated.
                 let removes = |flying: &Calling| flying.path.ends_with("RemoveDevice");
                 if self.flying.iter().all(removes) {
                     self.ends(true, Err(Code::DeadlineExceeded));

@@ -16,7 +16,7 @@ enum News {
     /// Which device, which uid of it, the desired value of its LED; whether it has an LED.
     Device(usize, u8, u8, bool),
     Gone(usize, u8),
-    /// Properties that report their next value; the last one may be one that does not fit.
+    /// Properties that report their next value; the last value may be too large.
     Reports(usize, Vec<usize>, bool),
     Wish(usize, u8),
     Clear(usize, usize),
