@@ -1,5 +1,5 @@
-//! The text of an object's body, once for all nodes that should hold it; of a large one also the frames that are the same
-//! for all of them. What goes before and after these is [`outgoing`](crate::outgoing)'s. Knows nothing of nodes or sessions.
+//! The text of an object's body, once for all nodes that should hold it; for a large one also its shared frames. The
+//! parts before and after these are in [`outgoing`](crate::outgoing). Does not know nodes or sessions.
 
 use crate::compress;
 use crate::frame::{self, Message, PART};
@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of a body from which an object is large: to pack so much takes longer than to send it.
+/// Minimum size of a large body, in bytes: compressing it takes longer than sending it.
 pub const LARGE: usize = 16 << 10;
 
 /// JSON text of a body.
@@ -18,7 +18,7 @@ pub struct Body {
     large: Option<Box<Large>>,
 }
 
-/// What comes of a large text. Nothing of it is larger than the text, and it goes when the text goes.
+/// Frames of a large text. None is larger than the text, and they are dropped with the text.
 #[derive(Debug)]
 struct Large {
     held: AtomicBool,
@@ -53,8 +53,8 @@ impl Body {
         }
     }
 
-    /// Slices of the text as frames, none of which is the last of its message. `None` for a small one: it is a part of
-    /// a frame.
+    /// Slices of the text as frames, none of which is the last of its message. `None` for a small text, which is a part
+    /// of a frame.
     pub(crate) fn slices(self: &Arc<Self>) -> Option<impl Iterator<Item = Slice> + use<>> {
         let count = self.large.as_ref()?.packed.len();
         let body = Arc::clone(self);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_body_has_no_frames_of_its_own() {
+    fn small_body_is_not_split_into_frames() {
         assert!(Arc::new(Body::new(text(LARGE - 100))).slices().is_none());
         assert!(Arc::new(Body::new("")).slices().is_none());
     }

@@ -35,12 +35,11 @@ const MAX_TOKENS: usize = 64;
 /// Objects in doubt that are asked about at once.
 const MAX_UNLISTED: usize = 256;
 
-/// One connection of a node, at the bridge. Call [`handle`](Self::handle) per frame,
-/// [`on_timeout`](Self::on_timeout) when [`next_timeout`](Self::next_timeout) has passed; after each, and after
-/// each change to the [`NodeState`], drain [`poll_event`](Self::poll_event) and write what
-/// [`poll_transmit`](Self::poll_transmit) returns, one frame at a time as the socket takes them: what is not
-/// written yet is not queued either, and coalesces. After an error flush `poll_transmit` once, then close the
-/// socket and drop the session.
+/// One connection of a node, at the bridge. Call [`handle`](Self::handle) per frame, and
+/// [`on_timeout`](Self::on_timeout) when [`next_timeout`](Self::next_timeout) has passed. After each, and after each
+/// change to the [`NodeState`], drain [`poll_event`](Self::poll_event) and write the frames of
+/// [`poll_transmit`](Self::poll_transmit), one at a time as the socket accepts them. Unwritten changes are not queued,
+/// so they coalesce. After an error flush `poll_transmit` once, then close the socket and drop the session.
 #[derive(Debug)]
 pub struct BridgeSession {
     settings: BridgeSettings,
@@ -53,7 +52,7 @@ pub struct BridgeSession {
     acks: Vec<u64>,
     tokens: HashSet<u64>,
     renewing: bool,
-    /// Number of the batch of news of devices that is not acknowledged.
+    /// Number of the batch of device reports that is not acknowledged.
     devices: Option<u64>,
     takes_devices: bool,
     rules: rules::Rules,
@@ -117,12 +116,12 @@ impl BridgeSession {
         self.phase == Phase::Welcome
     }
 
-    /// When anything was last heard from the node: proof of life for its Lease.
+    /// Time of the last input from the node: proof of life for its Lease.
     pub fn last_heard(&self) -> Duration {
         self.liveness.last_heard()
     }
 
-    /// Bytes arrived that are not a whole frame yet: on a slow line the peer is alive all the same.
+    /// Incomplete frames arrived: on a slow line the peer counts as alive.
     pub fn heard(&mut self, now: Duration) {
         self.liveness.heard(now);
     }
@@ -184,7 +183,7 @@ impl BridgeSession {
 
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
         let event = self.events.pop_front();
-        // Thousands of sessions are idle: none keeps room for what it once had.
+        // Thousands of sessions are idle: none keeps the capacity of an earlier burst.
         if event.is_none() && self.events.capacity() > 0 {
             self.events = VecDeque::new();
         }
@@ -234,7 +233,7 @@ impl BridgeSession {
         }
     }
 
-    /// Answers a [`BridgeEvent::Devices`]: all of it is in the API but for what is refused.
+    /// Answers a [`BridgeEvent::Devices`]: all of it is in the API, except `refused`.
     pub fn devices_written(&mut self, batch: u64, refused: Vec<DeviceRefusal>) {
         if self.devices.take_if(|under_way| *under_way == batch).is_some() {
             let shorter = |refusal: DeviceRefusal| DeviceRefusal { reason: shorten(refusal.reason), ..refusal };
@@ -284,7 +283,7 @@ impl BridgeSession {
         self.streams.consumed(stream, bytes);
     }
 
-    /// Ends a stream; what was sent before still goes out unless there is an error.
+    /// Ends a stream. Data sent before is still delivered, unless there is an error.
     pub fn stream_end(&mut self, stream: StreamId, error: Option<String>) {
         self.streams.end(stream, error);
     }

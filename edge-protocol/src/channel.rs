@@ -2,7 +2,7 @@
 //!
 //! A record is one byte of channel, four bytes of length (big endian), and that many bytes. The numbers are those of
 //! Kubernetes' `v5.channel.k8s.io` (k8s.io/apimachinery/pkg/util/remotecommand), so that the bridge passes them on.
-//! Knows neither the credit of streams nor the meaning of the bytes.
+//! Does not know the credit of streams or the meaning of the bytes.
 
 /// Bytes for the process, or for the port.
 pub const STDIN: u8 = 0;
@@ -33,7 +33,7 @@ pub struct Record {
 #[error("a record of {0} bytes came where {MAX_RECORD} are allowed")]
 pub struct TooLong(usize);
 
-/// One record as bytes. `data` is at most [`MAX_RECORD`]; what is longer goes as several (see [`records`]).
+/// Encodes one record. `data` is at most [`MAX_RECORD`]; longer data needs several records (see [`records`]).
 fn encode(channel: u8, data: &[u8], out: &mut Vec<u8>) {
     out.push(channel);
     out.extend(u32::try_from(data.len()).unwrap_or(u32::MAX).to_be_bytes());

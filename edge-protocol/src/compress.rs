@@ -1,9 +1,9 @@
-//! Contents of frames made smaller: raw deflate (RFC 1951) of one frame by itself; texts with a dictionary that both
-//! sides have from the start. Which frames travel so, and what marks them, is [`wire`](crate::wire)'s.
+//! Compression of frames: raw deflate (RFC 1951), each frame separately; texts with a dictionary that both sides have
+//! from the start. [`wire`](crate::wire) decides which frames are compressed, and marks them.
 //!
-//! One frame by itself, not a stream: a stream packs a little better, and costs the bridge 300 KB for every node
-//! all the time. The dictionary gives most of that back, as frames of different connections look alike. Knows
-//! nothing of sockets, sessions or what a frame means.
+//! Frames are separate, not a stream: a stream compresses a little better, but costs the bridge 300 KB for every node
+//! all the time. The dictionary recovers most of that, as frames of different connections are similar. Does not know
+//! sockets, sessions or the meaning of a frame.
 
 use crate::frame::MAX_FRAME;
 use miniz_oxide::deflate::core::{
@@ -22,12 +22,12 @@ const DICTIONARY: &[u8] = include_bytes!("compress/dictionary1.txt");
 /// zlib's usual compromise between time and size.
 const LEVEL: i32 = 6;
 
-/// For bytes of streams: there are many of them, and a device has better things to do.
+/// Level for bytes of streams: there are many, and a device has little processor time.
 const STREAM_LEVEL: i32 = 1;
 
-/// Texts of streams that go without frames of their own hold base64. They look like nothing in the dictionary, and to
-/// learn it for each frame took three quarters of the time of a copy. What is left to gain is a quarter of the text,
-/// which any level finds.
+/// Beginning of stream texts, which contain base64. They have nothing in common with the dictionary, and loading it for
+/// each frame took three quarters of the time of a copy. Compression can save only a quarter of such a text, which any
+/// level does.
 const STREAM_DATA: &str = "{\"streamData\":";
 
 /// A compressor that has read the dictionary: copying it takes a fraction of the time of reading the dictionary again.
@@ -37,7 +37,7 @@ static PRIMED: Mutex<Option<Box<CompressorOxide>>> = Mutex::new(None);
 /// Why a packed frame cannot be read. The connection is of no use any more.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnpackError {
-    /// Noticed when the limit is reached; no more memory than that is ever taken.
+    /// Detected at the limit, so no more memory than that is used.
     #[error("a packed frame of {packed} bytes holds more than {MAX_FRAME}")]
     TooLarge { packed: usize },
     #[error("a packed frame is damaged")]
@@ -64,7 +64,7 @@ pub(crate) fn pack_bytes(data: &[u8]) -> Option<Vec<u8>> {
     deflate(data, compressor(STREAM_LEVEL))
 }
 
-/// Frees what is kept to pack texts faster; the next text makes it again. Call it when few texts are to be packed.
+/// Frees the compressor that is kept for speed; the next text creates it again. Call it when few texts are expected.
 pub fn release() {
     *PRIMED.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
@@ -79,7 +79,7 @@ fn primed() -> Option<Box<CompressorOxide>> {
     let mut kept = PRIMED.lock().unwrap_or_else(PoisonError::into_inner);
     if kept.is_none() {
         let mut state = compressor(LEVEL);
-        // The dictionary goes first, up to a byte's end, and is not sent: the other side has it in its window.
+        // The dictionary comes first, up to a byte boundary, and is not sent: the peer has it in its window.
         let mut known = vec![0; DICTIONARY.len() + 64];
         let (status, read, _) = compress(&mut state, DICTIONARY, &mut known, TDEFLFlush::Sync);
         if status != TDEFLStatus::Okay || read != DICTIONARY.len() {

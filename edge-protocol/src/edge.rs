@@ -34,10 +34,10 @@ const MAX_RULE_TEXTS: usize = 256;
 /// Keys or digests in one frame: about 40 KB.
 const LIST_CHUNK: usize = 256;
 
-/// One connection of a node. Call [`handle`](Self::handle) per frame, [`on_timeout`](Self::on_timeout) when
-/// [`next_timeout`](Self::next_timeout) has passed; after each, drain [`poll_event`](Self::poll_event) and
-/// write what [`poll_transmit`](Self::poll_transmit) returns. After an error flush `poll_transmit` once, then
-/// close the socket and drop the session.
+/// One connection of a node. Call [`handle`](Self::handle) per frame, and [`on_timeout`](Self::on_timeout) when
+/// [`next_timeout`](Self::next_timeout) has passed. After each, drain [`poll_event`](Self::poll_event) and write the
+/// frames of [`poll_transmit`](Self::poll_transmit). After an error flush `poll_transmit` once, then close the socket
+/// and drop the session.
 #[derive(Debug)]
 pub struct EdgeSession {
     facts: Known,
@@ -117,7 +117,7 @@ impl EdgeSession {
         self.welcome.is_some()
     }
 
-    /// When anything was last heard from the bridge.
+    /// Time of the last input from the bridge.
     pub fn last_heard(&self) -> Duration {
         self.liveness.last_heard()
     }
@@ -141,7 +141,7 @@ impl EdgeSession {
         self.welcome.as_ref().map(|w| w.session)
     }
 
-    /// Bytes arrived that are not a whole frame yet: on a slow line the peer is alive all the same.
+    /// Incomplete frames arrived: on a slow line the peer counts as alive.
     pub fn heard(&mut self, now: Duration) {
         self.liveness.heard(now);
     }
@@ -186,8 +186,8 @@ impl EdgeSession {
         }
     }
 
-    /// This value cannot be applied: the caller keeps what it had under the key. Commit the position past it all the
-    /// same.
+    /// Refuses a value that cannot be applied: the caller keeps the earlier value of the key. Commit the position past
+    /// it anyway.
     pub fn nack(&mut self, key: &ObjectKey, uid: &str, reason: impl Into<String>) {
         self.held.refused(key, uid);
         let object = ObjectRef { key: key.clone(), uid: uid.to_owned() };
@@ -228,9 +228,9 @@ impl EdgeSession {
         self.agreed(version::INTERESTS) && self.out.control(ToCloud::Interests { namespaces })
     }
 
-    /// Sends news of devices as soon as the batch in progress is [acknowledged](EdgeEvent::DevicesAcked). It replaces
-    /// news that still waits for that: a restarted sender repeats everything. False when the bridge takes none, or for
-    /// a batch that is too large to be sent.
+    /// Sends reports of devices as soon as the present batch is [acknowledged](EdgeEvent::DevicesAcked). Replaces a
+    /// batch that still waits for that, because a restarted sender repeats everything. Returns false if the bridge does
+    /// not support devices, or if the batch is too large.
     #[must_use]
     pub fn devices(&mut self, batch: u64, devices: Vec<serde_json::Value>) -> bool {
         if !self.agreed(version::DEVICES) {
@@ -250,9 +250,9 @@ impl EdgeSession {
         Some(text)
     }
 
-    /// Sends a row of the queue of messages, for which there is still so much time. After a reconnect send again what was not
-    /// [acknowledged](EdgeEvent::MessagesAcked). False when the bridge takes none, too much waits to be sent, or for what is too
-    /// large to be sent.
+    /// Sends a row of the message queue, which expires after the given time. After a reconnect repeat rows that are not
+    /// [acknowledged](EdgeEvent::MessagesAcked). Returns false if the bridge does not support messages, the queue is
+    /// full, or the row is too large.
     #[must_use]
     pub fn message(&mut self, id: u64, left_ms: u64, message: serde_json::Value) -> bool {
         self.of_rules(&ToCloud::Message { id, left_ms, message })
@@ -309,7 +309,7 @@ impl EdgeSession {
         self.streams.consumed(stream, bytes);
     }
 
-    /// Ends a stream; what was sent before still goes out unless there is an error.
+    /// Ends a stream. Data sent before is still delivered, unless there is an error.
     pub fn stream_end(&mut self, stream: StreamId, error: Option<String>) {
         self.streams.end(stream, error);
     }

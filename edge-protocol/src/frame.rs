@@ -45,7 +45,7 @@ pub enum FrameError {
     NestedPart,
 }
 
-/// What one frame turned out to be.
+/// Content of one frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decoded<T> {
     Message(T),
@@ -173,7 +173,7 @@ pub struct Decoder {
     slices: String,
     last_size: usize,
     last_weight: usize,
-    /// What a message may take in memory for now, where that is less than messages of its direction ever may.
+    /// Maximum memory of a message for now, if lower than the limit of its direction.
     room: Option<usize>,
 }
 
@@ -183,7 +183,7 @@ impl Decoder {
         self.last_size
     }
 
-    /// What it takes in memory, as [`weight`] says.
+    /// Memory of the last message, as estimated by [`weight`].
     pub fn last_weight(&self) -> usize {
         self.last_weight
     }

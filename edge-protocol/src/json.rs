@@ -1,7 +1,7 @@
 //! Changes fields of JSON with an untrusted shape. Knows nothing of what the fields mean.
 //!
-//! `value["a"] = x` panics if `value` is neither an object nor null, and so does `value["a"].take()`: one message of
-//! the wrong shape would end the program. A test in `sampan-tests` keeps both out of the sources.
+//! `value["a"] = x` and `value["a"].take()` panic unless `value` is an object or null, so one message of the wrong
+//! shape would end the program. A test in `sampan-tests` keeps both out of the sources.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub trait SetField {
     /// The value at this path, mutable; `None` if a part is missing or is not an object.
     fn at_mut(&mut self, path: &[&str]) -> Option<&mut Value>;
 
-    /// What is at this path, null left in its place; null where there is nothing.
+    /// Takes the value at this path and leaves null in its place; null if it does not exist.
     fn take_at(&mut self, path: &[&str]) -> Value;
 }
 

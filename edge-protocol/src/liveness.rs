@@ -14,7 +14,7 @@ pub(crate) struct Liveness {
     /// A ping has no answer yet.
     asking: bool,
     rtt: Option<Duration>,
-    /// Round trip that the peer was told last.
+    /// Last round trip sent to the peer.
     told: Option<Duration>,
     /// The peer was asked for a sign of life and is to give it by then.
     suspect: Option<Duration>,
@@ -34,8 +34,7 @@ impl Liveness {
         self.suspect = None;
     }
 
-    /// A ping is sent now, and silence counts as death already after `patience`. Of several such doubts the first
-    /// counts.
+    /// Sends a ping now, and treats silence as death already after `patience`. The first of several doubts counts.
     pub(crate) fn doubt(&mut self, now: Duration, patience: Duration) {
         self.pinged = now;
         self.asking = true;
@@ -78,7 +77,7 @@ impl Liveness {
         self.rtt
     }
 
-    /// Milliseconds of the round trip if they are news to the peer: a quarter more or less than it was told.
+    /// Returns the round trip in milliseconds if it differs from the last sent one by more than a quarter.
     pub(crate) fn rtt_news(&mut self) -> Option<u32> {
         let rtt = self.rtt?;
         let same = self.told.is_some_and(|told| rtt.abs_diff(told) <= told / 4 + Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Names that are made of an object's name and something more, and have to fit where they go. Pure.
+//! Names composed of an object's name and a suffix, which must not exceed a length. Pure.
 
 use std::borrow::Cow;
 

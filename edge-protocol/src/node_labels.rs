@@ -1,6 +1,6 @@
-//! Which labels a node may give itself: their form, and the rule of the API server's NodeRestriction admission. The embedded
-//! API applies the rule, the bridge before any API because a cluster may lack it, and the node where its configuration is
-//! read, so that a mistake is told on the device. Pure.
+//! Labels that a node may give itself: their form, and the rule of the API server's NodeRestriction admission. The
+//! embedded API applies the rule. The bridge applies it before any API, because a cluster may lack it. The node applies
+//! it to its configuration, so that a mistake is reported on the device. Pure.
 
 /// K8s `kubelet_labels.go`, kubeletLabels.
 const OF_THE_KUBELET: [&str; 11] = [

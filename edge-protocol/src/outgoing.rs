@@ -95,7 +95,7 @@ impl<T: Message> Outgoing<T> {
         !self.slices.is_empty()
     }
 
-    /// Takes a message, returns its first frame and keeps the rest. Only when `next` has nothing more.
+    /// Takes a message, returns its first frame and keeps the others. Call it only when `next` returns nothing.
     pub(crate) fn begin(&mut self, message: Whole) -> Option<Piece> {
         debug_assert!(self.slices.is_empty(), "slices of two messages must not mix");
         let part = |more: bool, text: String| Piece::Text(frame::encode(&T::part(more, text)));

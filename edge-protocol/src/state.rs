@@ -1,4 +1,4 @@
-//! What one node should hold, as a numbered stream of newest values: the bridge's memory of one node.
+//! Desired state of one node, as a numbered stream of newest values: the bridge's memory of one node.
 //!
 //! Owns sequence numbers, tombstones and the rule when a node may resume. Lives as long as the bridge process
 //! watches the node, over many connections. Knows nothing of connections, sockets or the Kubernetes API.
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Objects one node may be told to hold.
+/// Maximum number of objects for one node.
 pub const MAX_OBJECTS: usize = 20_000;
 
 /// Tombstones kept for resuming nodes; an older position than the oldest forgotten one needs a full sync.
@@ -40,7 +40,7 @@ pub enum StateError {
 pub struct NodeState {
     stream: String,
     seq: u64,
-    /// Highest sequence number of a forgotten tombstone: who stands before it cannot resume.
+    /// Highest sequence number of a removed tombstone: a node with an earlier position cannot resume.
     floor: u64,
     max_tombstones: usize,
     complete: bool,
@@ -133,14 +133,14 @@ impl NodeState {
         })
     }
 
-    /// A complete list that was asked for after the hello of this session has been entered. Before this the node is
-    /// told nothing: a list that is still being read would look like deletions, and one from before the hello may be
-    /// older than what the node was told by another bridge. For an older session than the newest this does nothing.
+    /// Enters a complete list that was requested after the hello of this session. Nothing is sent to the node before:
+    /// an incomplete list would look like deletions, and one from before the hello may be older than the changes that
+    /// another bridge sent. Does nothing for a session other than the newest.
     pub fn listed(&mut self, session: u64) {
         self.complete |= session == self.session;
     }
 
-    /// What is here may be older than what the node holds: another list is due before anything is told.
+    /// The state here may be older than what the node holds: another list is needed before anything is sent.
     pub(crate) fn expire(&mut self) {
         self.complete = false;
     }
@@ -159,8 +159,8 @@ impl NodeState {
         self.session
     }
 
-    /// Enters the newest value of an object. False if the node was already to hold exactly this.
-    /// Another uid under the same key replaces the old object: its tombstone goes first.
+    /// Enters the newest value of an object. Returns false if it is unchanged. Another uid under the same key replaces
+    /// the old object: its tombstone goes first.
     ///
     /// # Errors
     /// Too large to send, too many objects, or a uid that was [removed](Self::remove) permanently.
@@ -209,7 +209,8 @@ impl NodeState {
         Ok(true)
     }
 
-    /// Another body under the digest that is held: for who is told the object from now on. Who has it is told nothing.
+    /// Replaces the body of an unchanged digest for nodes that get the object from now on. Nodes that hold it get
+    /// nothing.
     pub fn renew(&mut self, object: &ObjectDigest, body: Arc<Body>) {
         let ObjectDigest { key, uid, digest } = object;
         let held = self.objects.get_mut(key).filter(|e| e.uid == *uid && e.digest == *digest);
@@ -219,9 +220,9 @@ impl NodeState {
         }
     }
 
-    /// The object with this uid was deleted in the API. Also right for one that was never entered (an
-    /// [`Unlisted`](crate::bridge::BridgeEvent::Unlisted) object found gone). The uid can never be set again.
-    /// False if this was already known; it is sent again all the same, because a node that asks has missed it.
+    /// The object with this uid was deleted in the API. Also right for an object that was never entered (an
+    /// [`Unlisted`](crate::bridge::BridgeEvent::Unlisted) object found gone). The uid can never be set again. Returns
+    /// false if this was already known; it is sent again anyway, because a node that asks has missed it.
     pub fn remove(&mut self, key: &ObjectKey, uid: &str) -> bool {
         self.bury(ObjectRef { key: key.clone(), uid: uid.to_owned() }, true)
     }

@@ -18,7 +18,7 @@ pub const MAX_STREAMS: usize = 64;
 /// Bytes of one data frame: small, so that sync frames are not long behind one.
 const CHUNK: usize = 16 << 10;
 
-/// Credit is also what may wait here for a slow line: a peer that grants more gets no more.
+/// Maximum credit, and so of bytes that wait here for a slow line: a peer that grants more gets no more.
 const MAX_CREDIT: u64 = 256 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Streams {
         Ok(stream)
     }
 
-    /// Edge: the bridge started a stream. None: refused, and the bridge is told.
+    /// Edge: the bridge started a stream. `None`: refused, and the bridge is informed.
     pub(crate) fn opened(&mut self, stream: StreamId, request: StreamRequest, credit: u64) -> Option<StreamEvent> {
         if stream <= self.newest {
             return None; // a number is never reused: this stream is over, or the peer is confused
@@ -198,7 +198,7 @@ impl Streams {
         }
     }
 
-    /// Ends a stream from this side, after what is waiting has been sent. An error drops what is waiting.
+    /// Ends a stream from this side, after pending data has been sent. An error drops pending data.
     pub(crate) fn end(&mut self, stream: StreamId, error: Option<String>) {
         match error {
             Some(error) => self.fail(stream, error),

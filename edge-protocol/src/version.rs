@@ -1,4 +1,4 @@
-//! First words of a connection: who is there, which protocol both speak, where the edge left off.
+//! First messages of a connection: identity, protocol version, and the edge's last position.
 //!
 //! Owns the hello, the welcome and the skew rules. Knows nothing of objects, sockets or clocks.
 
@@ -23,36 +23,36 @@ pub const RENEW: &str = "renew";
 /// Fleet jobs: objects of kind [`Order`](crate::message::Order), answered by reports.
 pub const ORDERS: &str = "orders1";
 
-/// Frames may come compressed ([`compress`](crate::compress)). Not in [`FEATURES`]: only a caller that can inflate
-/// says so, by [`EdgeFacts::compress`](crate::edge::EdgeFacts) and
+/// Frames may be compressed ([`compress`](crate::compress)). Not in [`FEATURES`]: only a caller that can inflate
+/// announces it, by [`EdgeFacts::compress`](crate::edge::EdgeFacts) and
 /// [`BridgeSettings::compress`](crate::bridge::BridgeSettings).
 pub const COMPRESS: &str = "deflate1";
 
 /// Bytes of streams may come in frames of their own ([`wire`](crate::wire)), not as text. Goes with [`COMPRESS`].
 pub const RAW_STREAMS: &str = "streams1";
 
-/// The edge wants to be told of Services: objects of kind `ServiceView` and `EndpointView`. Not in [`FEATURES`]: a node
-/// whose Services are off does not say so.
+/// The edge requests Services: objects of kind `ServiceView` and `EndpointView`. Not in [`FEATURES`]: a node whose
+/// Services are off does not announce it.
 pub const SERVICES: &str = "services1";
 
-/// The edge has routes to the pods of nodes on its LAN, and wants to be told of those nodes: objects of kind `SiteView`, and
-/// endpoints of their pods. Not in [`FEATURES`]: a node says so when it is configured.
+/// The edge has routes to the pods of nodes on its LAN, and requests these nodes: objects of kind `SiteView`, and
+/// endpoints of their pods. Not in [`FEATURES`]: a node announces it when it is configured.
 pub const ROUTES: &str = "routes1";
 
-/// The edge wants to be told of NetworkPolicies: objects of kind `PolicyView` and `PolicyPeers`. A name of its own: a node
-/// that knows [`SERVICES`] only would take each of them for something that pods name, and look at all of its pods; and
-/// Services can be off where policies are not. A bridge that does not name it tells of none, which the node says.
+/// The edge requests NetworkPolicies: objects of kind `PolicyView` and `PolicyPeers`. Separate from [`SERVICES`]: a
+/// node that knows only that would treat each of them as an object that pods name, and check all of its pods; and
+/// Services can be off where policies are on. A bridge without it sends no policies, which the node reports.
 pub const POLICIES: &str = "policies1";
 
-/// The bridge understands [`Hello::interests`] and `Interests`. Said by who says [`SERVICES`].
+/// The bridge understands [`Hello::interests`] and `Interests`. Announced together with [`SERVICES`].
 pub const INTERESTS: &str = "interests1";
 
-/// The edge has devices behind it: it wants to be told of objects of kind `Device` and `DeviceModel`, and reports what they say
-/// (`Devices`). Not in [`FEATURES`]: a node says so when it is configured.
+/// The edge has devices: it requests objects of kind `Device` and `DeviceModel`, and reports their values (`Devices`).
+/// Not in [`FEATURES`]: a node announces it when it is configured.
 pub const DEVICES: &str = "devices1";
 
-/// The edge has a broker behind it that rules (rules.kubeedge.io) reach: objects of kind `Rule`, `Message` and `Call`. Not in
-/// [`FEATURES`]: a node says so when it is configured.
+/// The edge has a broker that rules (rules.kubeedge.io) reach: objects of kind `Rule`, `Message` and `Call`. Not in
+/// [`FEATURES`]: a node announces it when it is configured.
 pub const RULES: &str = "rules1";
 
 /// Most namespaces that a node may be interested in besides those of its pods.
@@ -95,7 +95,7 @@ pub struct Hello {
     /// Where to resume; absent for a new or rebuilt store, which forces a full sync.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<Position>,
-    /// Namespaces whose Services the node wants to be told of besides those of its pods, at most [`MAX_INTERESTS`].
+    /// Namespaces whose Services the node requests beside those of its pods, at most [`MAX_INTERESTS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interests: Vec<String>,
 }
@@ -156,7 +156,7 @@ pub enum RefuseReason {
     Unknown,
 }
 
-/// What a side wants only when it is configured.
+/// Optional features that a side announces when they are configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// The node wants Services.
@@ -175,7 +175,7 @@ impl Wants {
     /// Everything, as a bridge does.
     pub const ALL: Self = Self { services: true, routes: true, policies: true, devices: true, rules: true };
 
-    /// What a hello asks for.
+    /// Returns the features that a hello requests.
     pub fn of(hello: &Hello) -> Self {
         let has = |name| hello.features.iter().take(MAX_FEATURES).any(|feature| feature == name);
         Self {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_alone_names_is_not_used() {
+    fn feature_of_only_one_side_is_not_used() {
         let hello = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(common_features(false, &hello(&[POLICIES, "other1"])), [POLICIES]);
         assert_eq!(common_features(false, &hello(&[SERVICES])), [SERVICES], "an older node is told of no policy");

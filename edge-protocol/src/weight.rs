@@ -1,5 +1,5 @@
-//! What the text of a message takes in memory once it is parsed, before it is. A tree of JSON can take a hundred times
-//! its text: limits in bytes of text bound nothing. Knows nothing of what the text says.
+//! Estimates the memory of a parsed message from its text, before parsing. A tree of JSON can take a hundred times its
+//! text, so a limit on the text limits nothing. Does not know the meaning of the text.
 
 /// A value of a tree, with what its place in a list or object takes beside it.
 const VALUE: usize = 64;
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_grows_when_it_is_parsed_weighs_more() {
+    fn text_that_grows_when_parsed_weighs_more() {
         let status = r#"{"conditions":[{"type":"Ready","status":"True"},{"type":"x","status":"False"}]}"#;
         assert!(weight(status) < 40 * status.len());
         let bomb = format!("[{}0]", r#"{"":0},"#.repeat(100));

@@ -29,7 +29,7 @@ const SAMPLE: usize = 512;
 /// programs 150, texts less than 100.
 const DENSE: u32 = 192;
 
-/// What is put on the websocket.
+/// A message for the websocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wire {
     Text(String),
@@ -38,7 +38,7 @@ pub enum Wire {
     Shared(Arc<[u8]>),
 }
 
-/// A frame whose turn it is. To make a message of it takes time, and no session.
+/// The next frame. It can be encoded without the session, which takes time.
 #[derive(Debug)]
 pub struct Frame {
     what: What,
@@ -114,7 +114,7 @@ pub fn is_stream(bytes: &[u8]) -> bool {
     matches!(bytes.first(), Some(&(PLAIN | DEFLATED)))
 }
 
-/// What a binary message holds.
+/// Content of a binary message.
 ///
 /// # Errors
 /// It is damaged, too large, or of a kind that was not agreed on.

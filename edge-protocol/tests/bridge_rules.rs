@@ -1,4 +1,4 @@
-//! What a bridge does with a node that lies, errs or is another one; what travels and what does not.
+//! A bridge with a faulty, hostile or unknown node, and which messages are sent.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn after_hello(state: &mut NodeState, hello: Hello) -> (BridgeSession, Result<()
 }
 
 #[test]
-fn strangers_are_told_why_and_sent_away() {
+fn wrong_hello_is_refused_with_a_reason() {
     for (change, wanted) in [
         ((|h: &mut Hello| h.protocol = ProtocolRange { min: 7, max: 9 }) as fn(&mut Hello), RefuseReason::Protocol),
         (|h| h.node = "other".into(), RefuseReason::WrongNode),
@@ -56,7 +56,7 @@ fn strangers_are_told_why_and_sent_away() {
 }
 
 #[test]
-fn g17_what_reports_take_in_memory_is_bounded() {
+fn g17_memory_of_reports_is_bounded() {
     let mut state = listed("s");
     let (mut bridge, result) = after_hello(&mut state, hello());
     result.expect("welcome");
@@ -94,7 +94,7 @@ fn g17_names_longer_than_any_object_has_are_a_breach() {
 }
 
 #[test]
-fn another_body_under_one_digest_is_for_those_who_come_later() {
+fn renewed_body_is_sent_only_to_later_nodes() {
     let mut pair = Pair::new(listed("s"), EdgeFacts::new("n", "b"));
     pair.state.set(object("a", 1)).expect("fits");
     pair.run(NOW).expect("no violation");
@@ -161,7 +161,7 @@ fn nothing_is_listed_before_the_list_is_complete() {
 }
 
 #[test]
-fn resume_costs_little_and_carries_only_what_changed() {
+fn resume_sends_only_changes() {
     let mut state = listed("s");
     for n in 0..100 {
         state.set(object(&format!("p{n}"), 1)).expect("fits");
@@ -220,7 +220,7 @@ fn a_newer_session_makes_the_older_void() {
 }
 
 #[test]
-fn deleted_is_for_ever_and_withdrawn_is_not() {
+fn deletion_is_permanent_and_withdrawal_is_not() {
     let mut state = listed("s");
     assert_eq!(state.set(object("a", 1)), Ok(true));
     assert!(state.remove(&key("a"), "uid-a"));
@@ -236,7 +236,7 @@ fn deleted_is_for_ever_and_withdrawn_is_not() {
 }
 
 #[test]
-fn a_successor_of_the_same_name_comes_after_the_end_of_its_predecessor() {
+fn successor_of_a_name_follows_the_end_of_the_old_object() {
     let mut state = listed("s");
     state.set(object("a", 1)).expect("fits");
     let mut facts = EdgeFacts::new("n", "b");
@@ -253,7 +253,7 @@ fn a_successor_of_the_same_name_comes_after_the_end_of_its_predecessor() {
 }
 
 #[test]
-fn forgotten_tombstones_force_a_full_sync_even_in_mid_connection() {
+fn removed_tombstones_force_a_full_sync_at_any_time() {
     let mut state = listed("s").keep_tombstones(2);
     for name in ["a", "b", "c", "d", "keep"] {
         state.set(object(name, 1)).expect("fits");
@@ -275,7 +275,7 @@ fn forgotten_tombstones_force_a_full_sync_even_in_mid_connection() {
 }
 
 #[test]
-fn a_node_asks_only_for_what_is_its_own() {
+fn node_can_request_only_its_own_objects() {
     let mut state = listed("s");
     state.set(object("a", 1)).expect("fits");
     let (mut bridge, _) = after_hello(&mut state, hello());

@@ -48,7 +48,7 @@ fn g19_too_much_is_refused_before_it_is_parsed_or_kept() {
 
 /// A tree takes a hundred times its text: what is refused is counted in memory, before it is parsed.
 #[test]
-fn g19_what_grows_when_it_is_parsed_is_refused_before() {
+fn g19_text_that_grows_when_parsed_is_refused_unparsed() {
     let up = |fields: usize| {
         let many = format!("[{}0]", "{\"\":0},".repeat(fields));
         format!("{{\"up\":{{\"id\":1,\"report\":{{\"report\":\"node\",\"node\":{many}}}}}}}")

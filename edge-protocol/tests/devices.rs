@@ -29,7 +29,7 @@ fn batches(pair: &Pair) -> Vec<u64> {
 }
 
 #[test]
-fn one_batch_is_under_way_until_it_is_written() {
+fn next_batch_waits_until_the_last_is_written() {
     let mut pair = welcomed(true);
     assert!(pair.edge.devices(1, vec![(&device("a")).into()]));
     pair.run(NOW).expect("they talk");
@@ -48,7 +48,7 @@ fn one_batch_is_under_way_until_it_is_written() {
 }
 
 #[test]
-fn who_has_not_said_that_it_has_devices_sends_none() {
+fn node_without_the_feature_cannot_report_devices() {
     let mut pair = welcomed(false);
     assert!(!pair.edge.devices(1, vec![(&device("a")).into()]));
     let frame = encode(&ToCloud::Devices { batch: 1, devices: vec![] });
@@ -56,7 +56,7 @@ fn who_has_not_said_that_it_has_devices_sends_none() {
 }
 
 #[test]
-fn what_no_node_of_ours_sends_ends_the_connection() {
+fn malformed_report_of_devices_ends_the_connection() {
     let frame = |devices: Vec<DeviceReport>| {
         encode(&ToCloud::Devices { batch: 1, devices: devices.iter().map(serde_json::Value::from).collect() })
     };
@@ -78,7 +78,7 @@ fn a_batch_that_no_message_can_hold_is_not_begun() {
     let value = TwinValue { value: "v".repeat(4 << 20), ..TwinValue::default() };
     let twins = vec![TwinReport { property: "p".into(), reported: Some(value), observed: None }];
     assert!(!pair.edge.devices(1, vec![(&DeviceReport { twins, ..device("a") }).into()]));
-    // Also not one that takes more memory than the bridge gives a message.
+    // Also refuses a report that needs more memory than the bridge permits.
     let twin = |number: usize| TwinReport {
         property: format!("p{number}"),
         reported: Some(TwinValue { value: "1".into(), ..TwinValue::default() }),

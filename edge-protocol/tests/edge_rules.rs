@@ -1,4 +1,4 @@
-//! What a node does with a bridge that lies, errs or is another cluster's. Above all: it deletes nothing.
+//! A node with a faulty, hostile or foreign bridge. Above all: it deletes nothing.
 
 mod common;
 
@@ -77,7 +77,7 @@ fn lies_about_order_are_violations() {
 }
 
 #[test]
-fn resume_is_only_taken_for_what_was_offered() {
+fn resume_is_accepted_only_if_offered() {
     let mut fresh = EdgeSession::new(EdgeFacts::new("n", "boot"), NOW);
     assert!(matches!(feed(&mut fresh, &[welcome(true)]), Err(SessionError::Violation(_))));
     let mut other = node();
@@ -102,7 +102,7 @@ fn another_cluster_and_a_refusal_are_left_alone() {
 }
 
 #[test]
-fn absence_counts_only_after_the_whole_list_and_never_from_an_empty_one() {
+fn only_a_complete_list_with_objects_deletes() {
     let mut edge = node();
     let begin = ToEdge::SyncBegin { seq: 20, count: 1 };
     let list = ToEdge::SyncDigests { objects: vec![digest("a", 1)] };
@@ -135,7 +135,7 @@ fn another_uid_under_the_same_key_is_a_delete_and_a_create() {
     let mut other = object("a", 1);
     other.digest.uid = "uid-new".into();
     feed(&mut edge, &[welcome(true), ToEdge::Put { seq: 11, sync: false, object: other.clone() }]).expect("in order");
-    // Power may go between the two: who has the first alone begins again before the second.
+    // A power cut may happen between the two: a node with only the first restarts before the second.
     let deleted = Change::Delete { key: key("a"), uid: "uid-a".into(), seq: 10, sync: false };
     assert_eq!(changes(&mut edge), [deleted, Change::Put { object: other, seq: 11, sync: false }]);
     edge.committed(10);
@@ -183,7 +183,7 @@ fn reports_have_a_window_and_are_settled_once() {
 }
 
 #[test]
-fn reports_too_large_to_travel_are_refused_at_once_and_large_ones_wait_for_each_other() {
+fn too_large_report_is_refused_and_large_ones_go_one_by_one() {
     let mut edge = node();
     feed(&mut edge, &[welcome(true)]).expect("in order");
     let report = |size| Report::Node { node: "x".repeat(size).into() };
@@ -210,7 +210,7 @@ fn report_too_heavy_for_the_bridge_is_refused_by_the_node() {
 }
 
 #[test]
-fn window_of_reports_ends_before_the_bridge_refuses_their_weight() {
+fn window_of_reports_stays_below_the_limit_of_the_bridge() {
     let mut edge = node();
     feed(&mut edge, &[welcome(true)]).expect("in order");
     let mut id = 0;

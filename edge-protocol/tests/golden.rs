@@ -1,5 +1,5 @@
-//! Protocol version 1, byte for byte: what old peers send must read as ever, and what we send must be what
-//! they read. A line of the fixture is never changed; a new message is a new line.
+//! Protocol version 1, byte for byte: messages of old peers must still parse, and new messages must be what old peers
+//! parse. A line of the fixture is never changed; a new message is a new line.
 
 use edge_protocol::frame::{Decoded, Decoder, Message, encode};
 use edge_protocol::message::{

@@ -1,4 +1,4 @@
-//! Bytes of streams in frames of their own: only between two that know them, and only what they may say.
+//! Stream bytes in separate frames: only between two peers that support them, and only with valid content.
 
 mod common;
 
@@ -137,7 +137,7 @@ fn g21_bytes_of_streams_come_in_the_form_that_both_know() {
 }
 
 #[test]
-fn who_did_not_agree_to_it_hears_why_the_connection_ends() {
+fn raw_frame_without_the_feature_ends_the_connection() {
     for age in [Age::Text, Age::Packed] {
         let mut pair = Pair::new(age, age);
         let refused = Err(SessionError::Packed(UnpackError::NotAgreed));
@@ -164,6 +164,6 @@ fn credit_holds_for_them_as_for_texts() {
             BridgeEvent::Stream(StreamEvent::Closed { error: Some(_), .. })
         ]
     ));
-    // Of a stream that is over, or never was.
+    // Data of a stream that has ended, or never existed.
     pair.edge.handle_binary(&binary(77, b"x"), NOW).expect("nothing happens");
 }

@@ -83,7 +83,7 @@ fn a_request_is_answered_by_its_number() {
     assert_eq!(told(&pair), 1);
     assert_eq!(pair.edge_events.last(), Some(&EdgeEvent::Response { id, response: json!({"published": {}}) }));
 
-    // Who does not read is not told more than it can be made to hold.
+    // A peer that does not read gets no more than the limit permits.
     let long = Value::from("x".repeat(1 << 20));
     for id in 0..16 {
         assert!(pair.edge.request(id, Value::Null));
@@ -106,7 +106,7 @@ fn answers_to_other_connections_calls_end_the_connection() {
 }
 
 #[test]
-fn who_has_not_said_that_it_has_rules_has_none() {
+fn node_without_the_feature_gets_no_rules() {
     let mut pair = welcomed(false, 1);
     assert!(!pair.edge.message(1, 1, Value::Null) && !pair.edge.answer(1, Value::Null));
     assert_eq!(pair.bridge.call(Value::Null), None);

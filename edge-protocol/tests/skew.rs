@@ -8,7 +8,8 @@ use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_protocol::message::{Report, TokenRequest};
 use edge_protocol::state::NodeState;
 
-/// What the first node said: a hello without later fields, the bodies it needs, what it commits, a status, a ping.
+/// Messages of the first node version: a hello without later fields, the bodies it needs, its commits, a status, a
+/// ping.
 const OLD_NODE: [&str; 5] = [
     r#"{"hello":{"protocol":{"min":1,"max":1},"features":["logs"],"node":"n","bootId":"b-1","agent":"edge-runtime/0.1.0"}}"#,
     r#"{"need":{"keys":[{"kind":"Pod","namespace":"ns","name":"web"}],"done":true}}"#,
@@ -17,7 +18,7 @@ const OLD_NODE: [&str; 5] = [
     r#"{"ping":{}}"#,
 ];
 
-/// What the first bridge said: a welcome without later features, a list of one object, its body, the end.
+/// Messages of the first bridge version: a welcome without later features, a list of one object, its body, the end.
 const OLD_BRIDGE: [&str; 7] = [
     r#"{"welcome":{"protocol":1,"features":["logs"],"cluster":"c","session":7,"stream":"s","resume":false,"heartbeatMs":15000}}"#,
     r#"{"syncBegin":{"seq":1,"count":1}}"#,

@@ -33,7 +33,7 @@ fn received(pair: &mut Pair, stream: u64) -> Vec<u8> {
 
 /// They take no credit: a flood of them would wait for the reader without end.
 #[test]
-fn g17_frames_without_bytes_are_no_news() {
+fn g17_empty_frames_are_ignored() {
     let mut pair = pair();
     let stream = pair.bridge.open_stream(StreamRequest::Unknown).expect("room");
     pair.run(NOW).expect("opens");
@@ -75,7 +75,7 @@ fn sync_goes_before_stream_data_and_streams_take_turns() {
 }
 
 #[test]
-fn who_does_not_read_gets_no_more_and_holds_up_nobody() {
+fn slow_reader_does_not_block_other_streams() {
     let mut pair = pair();
     let slow = pair.bridge.open_stream(StreamRequest::Unknown).expect("room");
     let fast = pair.bridge.open_stream(StreamRequest::Unknown).expect("room");

@@ -1,5 +1,5 @@
-//! In place of what a static program without unwind tables carries but cannot use.
-//! Not beside `cross/no-stack-bounds.c`: of two definitions the linker takes the first, and the program comes before the library.
+//! Replaces functions that a static program without unwind tables links but cannot use. Do not combine it with
+//! `cross/no-stack-bounds.c`: the linker uses the first of two definitions, and the program comes before the library.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};

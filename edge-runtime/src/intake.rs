@@ -1,5 +1,5 @@
-//! What the cloud sent, on its way into the store: which objects can be applied, one durable commit for a batch, and
-//! what the store gives back when the daemon starts.
+//! Objects of the cloud on their way into the store: which can be applied, one durable commit for a batch, and the
+//! objects of the store at the daemon's start.
 //!
 //! Knows nothing of running pods, of the link or of time; the daemon and the simulation use the same code.
 
@@ -17,13 +17,13 @@ use crate::pod::spec::{MIRROR, annotation};
 use crate::pod::support::unknown_field;
 use crate::store::{Fact, Store, StoreError};
 
-/// What a batch means for the pods here, in order.
+/// Effect of a batch on the pods here, in order.
 #[derive(Debug)]
 pub enum Applied {
     /// The newest object of a pod; a refusal if this build's types do not know one of its fields.
     Pod(Box<Pod>, Option<Refusal>),
     Other(ObjectKey),
-    /// The object with this uid is no more.
+    /// The object with this uid is gone.
     Gone(ObjectKey, String),
 }
 
@@ -186,7 +186,7 @@ pub struct Restored {
     /// Pods that may be running but cannot be managed, by uid, with the reason: their row does not parse,
     /// or they have none in a store that [is incomplete](Store::is_incomplete), so that they may have ended long ago.
     pub kept: BTreeMap<String, String>,
-    /// What else could not be read, for the log; the cloud sends it again, or it is lost.
+    /// Other rows that could not be read, for the log. The cloud sends them again, or they are lost.
     pub lost: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Where everything lives below `--root`. Owns names of files and folders, creates none of them.
+//! Paths below `--root`. Owns names of files and folders; does not create them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use sampan_monitor::files;
 /// Longest name of a file, in bytes (Linux `NAME_MAX`).
 const FILE_NAME: usize = 255;
 
-/// Extension of the file beside an order's own that says that a user has confirmed it.
+/// Extension of the file beside an order's own that marks a user's confirmation.
 pub const CONFIRMED: &str = "confirmed";
 
 /// All paths of one node. Several nodes share a host by having different roots.
@@ -32,7 +32,7 @@ impl Paths {
         self.root.join("var/lib/edge-runtime")
     }
 
-    /// What a reboot may forget: sockets, bundles, mounts, pinned namespaces. A tmpfs on a device.
+    /// Data that a reboot may delete: sockets, bundles, mounts, pinned namespaces. A tmpfs on a device.
     pub fn run(&self) -> PathBuf {
         self.root.join("run/edge-runtime")
     }
@@ -124,12 +124,12 @@ impl Paths {
         self.state().join("versions")
     }
 
-    /// What is remembered of orders of fleet jobs.
+    /// State of orders of fleet jobs.
     pub fn orders(&self) -> PathBuf {
         self.state().join("orders")
     }
 
-    /// A file of the order with this uid. A uid comes from the API: letters, digits and dashes of it make the name.
+    /// A file of the order with this uid. The uid comes from the API: only its letters, digits and dashes are used.
     pub fn order(&self, uid: &str, extension: &str) -> PathBuf {
         let name: String = uid.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(64).collect();
         self.orders().join(format!("{name}.{extension}"))
@@ -176,7 +176,7 @@ impl Paths {
         files::exits(&self.run())
     }
 
-    /// What one container attempt keeps on the disk: its writable layer and its termination log.
+    /// Files of one container attempt on the disk: its writable layer and its termination log.
     pub fn attempt(&self, uid: &str, container: &str, attempt: u32) -> PathBuf {
         self.pod(uid).join("containers").join(container).join(attempt.to_string())
     }

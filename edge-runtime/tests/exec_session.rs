@@ -35,7 +35,7 @@ async fn with_container<T>(node: &Node, work: impl AsyncFnOnce(&Runtime, i32) ->
     work(&runtime(node), init).await
 }
 
-/// All that comes; a hang-up is an end.
+/// Reads all output; a hang-up is an end.
 async fn text(reader: Option<Output>) -> String {
     let (mut reader, mut all, mut chunk) = (reader.unwrap(), Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = reader.read(&mut chunk).await {
@@ -44,7 +44,7 @@ async fn text(reader: Option<Output>) -> String {
     String::from_utf8(all).unwrap()
 }
 
-/// Reads until `what` has come.
+/// Reads until `what` has arrived.
 async fn until(reader: &mut Output, what: &str) -> String {
     let (mut all, mut chunk) = (String::new(), [0; 4096]);
     while !all.contains(what) {
@@ -113,7 +113,7 @@ fn a_terminal_has_a_size_and_interrupts() {
         assert_eq!(code.unwrap(), 130);
         session.terminal().resize(Size { width: 1, height: 1 });
 
-        // What a shell prints last is not lost with the terminal.
+        // The last output of a shell is not lost with the terminal.
         for _ in 0..20 {
             let (mut session, streams) = Session::start(runtime, "c", &sh("echo last; exit 3"), TTY).unwrap();
             let (out, code) = zip(text(streams.stdout), session.ended()).await;
@@ -123,14 +123,14 @@ fn a_terminal_has_a_size_and_interrupts() {
 }
 
 #[test]
-fn what_is_dropped_leaves_nothing() {
+fn dropped_session_leaves_nothing() {
     if !can_run() {
         return;
     }
     let node = Node::new();
     node.run(with_container(&node, async |runtime, init| {
         for (wanted, mark) in [(ALL, "sleep 9711"), (TTY, "sleep 9712")] {
-            // One child, and one that has lost its parent.
+            // One child, and one whose parent has ended.
             let script = format!("({mark} &) ; trap '' HUP; echo go; {mark}; true");
             let (session, streams) = Session::start(runtime, "c", &sh(&script), wanted).unwrap();
             let mut out = streams.stdout.unwrap();
@@ -151,7 +151,7 @@ fn what_is_dropped_leaves_nothing() {
 
 /// A daemon that is killed cannot end its commands: the next one does.
 #[test]
-fn the_next_daemon_ends_what_a_killed_one_left() {
+fn next_daemon_ends_sessions_of_a_killed_one() {
     if !can_run() {
         return;
     }

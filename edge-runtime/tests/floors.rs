@@ -1,11 +1,11 @@
-//! The floors of the house, held against the sources: which folder stands on which, which files import each other in a
-//! circle, and what the crates beside this one may depend on.
+//! Compares the layers of ARCHITECTURE.md with the sources: which folder imports from which, which files import each
+//! other in a circle, and the dependencies of the other crates.
 
 use std::path::Path;
 
 use sampan_floors::{behind_wall, circles, upward};
 
-/// Crates of ours and what may not be found among all that they depend on.
+/// Crates of this project and their forbidden dependencies, direct or indirect.
 const WALLS: [(&str, &[&str]); 3] = [
     // Decisions: no I/O.
     ("sampan-pod", &["smol", "nix", "rusqlite", "rustls", "tokio", "async-io"]),

@@ -15,7 +15,7 @@ use sampan_monitor::protocol::StartContainer;
 use sampan_sys::terminal::Size;
 use smol::io::AsyncWriteExt;
 
-/// Reads until `what` has come on `stream`.
+/// Reads until `what` has arrived on `stream`.
 async fn until(attachment: &mut Attachment, stream: Stream, what: &str) -> String {
     let mut all = Vec::new();
     loop {
@@ -39,7 +39,7 @@ fn with_terminal(node: &Node, id: &str, script: &str) -> StartContainer {
 }
 
 #[test]
-fn output_is_shown_as_it_is_written_and_none_is_lost() {
+fn attached_client_gets_all_output() {
     if !can_run() {
         return;
     }
@@ -61,7 +61,7 @@ fn output_is_shown_as_it_is_written_and_none_is_lost() {
         let refused = Attachment::open(&node.paths, "nobody").await;
         assert!(refused.is_err_and(|error| error.to_string().contains("nobody")));
         go(1);
-        // Not a whole line: the log does not have it yet.
+        // A partial line, which the log does not have yet.
         assert_eq!(until(&mut one, Stream::Stdout, "?").await, "name? ");
         until(&mut other, Stream::Stderr, "bad\n").await;
         go(2);
@@ -110,7 +110,7 @@ fn input_comes_in_and_ends_when_it_may() {
         assert_eq!(node.exited("once").await.code, 0);
         assert!(seen.next().await.unwrap().is_none());
 
-        // The input of this one ends neither with a session nor with the monitor.
+        // The input of this container stays open after a session and after the monitor's end.
         for round in ["one", "two"] {
             let mut seen = Attachment::open(&node.paths, "open").await.unwrap();
             let mut stdin = open_stdin(&node.paths.bundle("open")).unwrap();

@@ -1,4 +1,4 @@
-//! What fifty containers cost, beside bare runc in the same run. Measured, not judged, but for memory:
+//! Cost of fifty containers, beside bare runc in the same run. Measured without limits, except for memory:
 //! `EDGE_RUNTIME_BIN=target/release/edge-runtime cargo test --test monitor_cost -- --ignored --nocapture`
 #![allow(clippy::print_stderr)]
 

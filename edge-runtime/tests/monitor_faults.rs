@@ -1,5 +1,5 @@
-//! The monitor where things go wrong around it: an OCI runtime that hangs, a disk that takes nothing, descriptors that
-//! run out. What runs goes on, what starts elsewhere starts, and nothing is told that is not true.
+//! The monitor with faults around it: a hung OCI runtime, a disk that cannot be written, exhausted descriptors. Running
+//! containers continue, other starts succeed, and no wrong event is sent.
 
 mod monitor_support;
 
@@ -23,7 +23,7 @@ fn script(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// An OCI runtime that never comes back from `run`, with a child of its own, whose pid it writes down.
+/// An OCI runtime whose `run` never returns, with a child process; it writes the child's pid to a file.
 fn hanging(node: &Node) -> PathBuf {
     let path = node.paths.root().join("hanging-runc");
     let notes = node.paths.root().join("hanging");
@@ -38,7 +38,7 @@ fn hanging_pids(node: &Node) -> Vec<i32> {
 }
 
 #[test]
-fn a_runtime_that_does_not_return_is_ended_and_holds_up_nobody() {
+fn hung_runtime_is_killed_and_delays_no_other() {
     if !can_run() {
         return;
     }
@@ -56,7 +56,7 @@ fn a_runtime_that_does_not_return_is_ended_and_holds_up_nobody() {
         node.client.start(node.bundle("well", "sleep 1000")).await.unwrap();
         node.started("well").await;
         assert!(began.elapsed() < Duration::from_secs(14), "it waited for their deadline: {:?}", began.elapsed());
-        // Who wants it gone does not wait either.
+        // A kill does not wait either.
         node.client.kill("hung0", 9).await.unwrap();
         let message = node.start_failed("hung0").await;
         assert!(message.contains("the OCI runtime did not return within"), "{message}");
@@ -102,7 +102,7 @@ fn memory_kb(pid: i32) -> u64 {
 /// A file system that turns read-only below open logs. (`MS_REMOUNT | MS_RDONLY` is refused while they are open; a full
 /// one refuses writes as well, and lets files be cut.)
 #[test]
-fn logs_that_cannot_be_written_are_dropped_counted_and_told() {
+fn unwritable_log_lines_are_dropped_and_counted() {
     if !can_run() {
         return;
     }
@@ -129,7 +129,7 @@ fn logs_that_cannot_be_written_are_dropped_counted_and_told() {
         sleep_ms(3000).await;
         let after = memory_kb(monitor);
         assert!(after < before + 512, "from {before} to {after} kB");
-        // A newcomer reads on, and says the same.
+        // A new monitor continues to read, and reports the same.
         node.kill_monitor();
         node.reconnected().await;
         sleep_ms(2500).await;
@@ -159,7 +159,7 @@ fn limited(settings: &mut Settings, folder: &Path, limits: &str) {
 }
 
 #[test]
-fn descriptors_are_raised_for_the_monitor_and_not_for_what_it_starts() {
+fn descriptor_limit_is_raised_only_for_the_monitor() {
     if !can_run() {
         return;
     }
@@ -168,7 +168,8 @@ fn descriptors_are_raised_for_the_monitor_and_not_for_what_it_starts() {
     node.run(async {
         assert!(node.reconnected().await.is_empty());
         let ids: Vec<String> = (0..30).map(|n| format!("c{n:02}")).collect();
-        // What a container gets is what the OCI runtime gets. (One in Go of before 1.21 hands on what it has raised itself.)
+        // A container has the descriptor limit of the OCI runtime. (A runtime in Go before 1.21 passes on the limit
+        // that it has raised.)
         let notes = folder.path().join("notes");
         let runtime = folder.path().join("runtime");
         script(&runtime, &format!("ulimit -Sn >>{}; exec runc \"$@\"", notes.display()));
@@ -225,7 +226,7 @@ fn a_monitor_without_descriptors_takes_nobody_for_ended() {
         kill(pids[0], 9);
         assert_eq!(node.exited("c00").await.pid, pids[0]);
 
-        // Not one is left to look or to signal with: a signal that was not sent is not called sent.
+        // No descriptor is left to look or to signal with: a signal that was not sent is not reported as sent.
         let descriptors = |limit: &str| {
             let mut set = Command::new("prlimit");
             set.arg(format!("--nofile={limit}")).args(["--pid", &monitor.to_string()]);
@@ -238,13 +239,13 @@ fn a_monitor_without_descriptors_takes_nobody_for_ended() {
                 Err(error) => assert!(error.to_string().contains("Too many open files") && lives(*pid), "{error}"),
             }
         }
-        // Those that are left end with the node.
+        // The remaining ones end with the node.
         descriptors("24");
     });
 }
 
 #[test]
-fn monitor_that_hangs_is_told_and_that_it_answers_again() {
+fn hung_monitor_and_its_recovery_are_reported() {
     if !can_run() {
         return;
     }

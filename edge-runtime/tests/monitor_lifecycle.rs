@@ -28,11 +28,11 @@ fn a_container_runs_logs_exits_and_is_deleted() {
         let mut lines: Vec<String> =
             node.log_text("one").lines().map(|l| l.split_once(' ').unwrap().1.to_owned()).collect();
         lines.sort();
-        // What no line feed ended is a partial line, as containerd writes it.
+        // Output without a final line feed is a partial line, as in containerd.
         assert_eq!(lines, ["stderr F err", "stdout F out", "stdout P tail"]);
 
-        // The same attempt never runs twice, whether before or after its deletion. Asked again, as around the death of
-        // a monitor: the same attempt, which is not started a second time.
+        // The same attempt never runs twice, before or after its deletion. A repeated request, as around the death of a
+        // monitor, does not start it a second time.
         assert!(node.client.start(spec.clone()).await.is_ok());
         assert_eq!(node.client.list().await.unwrap()[0].phase, Phase::Exited(exit.clone()));
         node.client.delete("one").await.unwrap();
@@ -48,9 +48,9 @@ fn a_container_runs_logs_exits_and_is_deleted() {
     });
 }
 
-/// Like a unit with `Type=notify`, whose daemon and its children have the variable.
+/// As in a unit with `Type=notify`, whose daemon and its children have the variable.
 #[test]
-fn a_container_is_not_waited_for_at_the_socket_of_the_daemons_unit() {
+fn notify_socket_of_the_unit_is_not_passed_on() {
     if !can_run() {
         return;
     }
@@ -71,7 +71,7 @@ fn a_container_is_not_waited_for_at_the_socket_of_the_daemons_unit() {
 }
 
 #[test]
-fn a_start_that_comes_while_the_idle_monitor_leaves_is_the_next_ones() {
+fn start_during_the_monitors_exit_goes_to_the_next_one() {
     if !can_run() {
         return;
     }
@@ -143,7 +143,7 @@ fn signals_reach_the_first_process() {
 }
 
 #[test]
-fn a_start_that_fails_says_why_and_leaves_nothing() {
+fn failed_start_reports_the_reason_and_leaves_nothing() {
     if !can_run() {
         return;
     }
@@ -212,7 +212,7 @@ fn a_kill_while_the_runtime_works_comes_through() {
 }
 
 #[test]
-fn an_out_of_memory_kill_is_told() {
+fn out_of_memory_kill_is_reported() {
     if !can_run() {
         return;
     }

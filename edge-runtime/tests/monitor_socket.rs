@@ -1,4 +1,4 @@
-//! The monitor's socket as other versions and bad neighbours use it, how a daemon comes to it, and logs under load.
+//! The monitor's socket with other versions and faulty clients, how a daemon connects to it, and logs under load.
 #![allow(clippy::print_stderr)]
 
 mod monitor_support;
@@ -56,7 +56,7 @@ fn newer_clients_and_bad_neighbours() {
         send(&mut newer, r#"{"seq":3,"op":"list"}"#);
         assert_eq!(receive(&mut newer)["containers"][0]["id"], "one");
 
-        // One that breaks the framing is dropped, one that never reads is dropped when too much piles up.
+        // A client that breaks the framing is dropped, and one that never reads is dropped at a limit.
         let mut broken = connect(&node);
         broken.write_all(&[0xff; 64]).unwrap();
         assert!(matches!(broken.read(&mut [0; 8]), Ok(0) | Err(_)));
@@ -102,7 +102,7 @@ fn a_monitor_that_was_missed_is_found_when_it_listens() {
             sleep_ms(10).await;
         }
         fs::write(program.with_extension("never"), "").unwrap();
-        // One after the other: the last that looked at the lock has ended.
+        // One after the other: the last process that checked the lock has ended.
         let before = tries();
         while tries() == before {
             sleep_ms(10).await;
@@ -141,7 +141,7 @@ fn a_daemon_that_is_turned_away_comes_back_less_and_less_often() {
         let before = (ticks(monitor), sleeps(monitor));
         sleep_ms(2000).await;
         let used = (ticks(monitor) - before.0, sleeps(monitor) - before.1);
-        // On a busy host the one stays low, on an idle one the other.
+        // On a busy host the first stays low, on an idle one the second.
         assert!(used.0 < 50 && used.1 < 50, "{} of 200 ticks, woken {} times", used.0, used.1);
         drop(strangers);
         assert_eq!(second.reconnected().await.len(), 1, "there is room again");

@@ -21,7 +21,7 @@ fn pidfds_tell_exits() -> bool {
     (numbers.next(), numbers.next()) >= (Some(6), Some(15))
 }
 
-/// After a power cut: the exit of an earlier boot is forgotten while the first start waits for its monitor.
+/// After a power cut, the exit of an earlier boot is deleted while the first start waits for its monitor.
 #[test]
 fn a_forgotten_exit_does_not_make_a_new_start_look_lost() {
     if !can_run() {
@@ -123,7 +123,7 @@ fn an_exit_while_no_monitor_lives() {
 }
 
 #[test]
-fn an_exit_that_nobody_saw_is_unknown() {
+fn unobserved_exit_is_unknown() {
     if !can_run() {
         return;
     }
@@ -198,7 +198,7 @@ fn no_start_runs_twice_whenever_the_monitor_is_killed() {
             sleep_ms(round * 7).await;
             node.kill_monitor();
             let mut listed = node.reconnected().await;
-            // Starts that are under way come to an end by themselves.
+            // Starts in progress end by themselves.
             wait_until_settled(&node, &mut listed).await;
             for id in &ids {
                 let ran = node.log_text(id).matches("ran").count();

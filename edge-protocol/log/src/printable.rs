@@ -1,5 +1,4 @@
-//! Texts of strangers, as they may stand in a line of the log: cut, and without what would make another line of it or
-//! speak to a terminal. Pure.
+//! Untrusted texts in a line of the log: shortened, with line breaks and control characters escaped. Pure.
 
 use std::fmt;
 
@@ -56,7 +55,7 @@ impl fmt::Write for Writer<'_, '_> {
     }
 }
 
-/// What stands for a character in a line: itself, or its escape as in Rust's strings.
+/// Returns the printed form of a character: itself, or its escape as in Rust's strings.
 pub(crate) fn shown(c: char) -> impl Iterator<Item = char> {
     let (itself, escape) = if harmless(c) { (Some(c), None) } else { (None, Some(c.escape_default())) };
     itself.into_iter().chain(escape.into_iter().flatten())

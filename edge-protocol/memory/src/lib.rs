@@ -18,8 +18,8 @@ const PAGES: usize = 2;
 pub fn trim() {
     for Range { start, end } in own_mappings().unwrap_or_default() {
         let address = std::ptr::without_provenance_mut(start);
-        // SAFETY: the range is a private mapping of the program's file of which no page was ever written, so what
-        // is dropped is read again, unchanged, from the same inode at the next access.
+        // SAFETY: the range is a private mapping of the program's file without written pages. The next access reads
+        // dropped pages again, unchanged, from the same inode.
         unsafe { libc::madvise(address, end - start, libc::MADV_DONTNEED) };
     }
     trim_heap();
@@ -47,12 +47,12 @@ pub fn split() {
     for start in mappings.into_iter().flat_map(|mapping| mapping.step_by(2 * PAGES * page)) {
         let address = std::ptr::without_provenance_mut(start);
         // Neighbours that differ in this stay apart. It changes nothing else: no core dump has what a file has (core(5)).
-        // SAFETY: it changes neither what is mapped nor its protection.
+        // SAFETY: it does not change mappings or their protection.
         unsafe { libc::madvise(address, PAGES * page, libc::MADV_DONTDUMP) };
     }
 }
 
-/// Those of the program's file of which no page was ever written.
+/// Returns the mappings of the program's file without written pages.
 fn own_mappings() -> io::Result<Vec<Range<usize>>> {
     let program = fs::read_link("/proc/self/exe")?;
     clean_mappings(BufReader::new(File::open("/proc/self/smaps")?), &program.to_string_lossy())

@@ -1,4 +1,4 @@
-//! What has changed about one node, as far as it was seen: the last changes, each in twelve bytes. Pure.
+//! Observed changes of one node: the last ones, in twelve bytes each. Pure.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ const MOST: usize = 100;
 /// Seconds within which changes of one kind are merged: a rollout must not fill thirty rows.
 const TOGETHER: u32 = 5;
 
-/// What changed. The numbers are what the page's scripts know.
+/// Kind of a change. The page's scripts use the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {

@@ -1,4 +1,4 @@
-//! What goes down to the node on one connection: resume or full sync, then live changes, within a window.
+//! Data to the node on one connection: resume or full sync, then live changes, within a window.
 
 use crate::SessionError;
 use crate::frame;
@@ -59,7 +59,7 @@ enum Step {
     },
 }
 
-/// Bodies asked for, by sequence number as of the list: one that changed since goes with the live stream.
+/// Requested bodies, by sequence number as of the list. A body that has changed since goes with the live stream.
 #[derive(Debug, Default)]
 struct Need {
     wanted: BTreeSet<u64>,
@@ -216,7 +216,7 @@ impl Large {
     fn admits(&mut self, size: usize) -> bool {
         let (admitted, next) = match *self {
             Self::Always => (true, Self::Always),
-            // What was allowed may have become smaller, or be gone.
+            // A permitted object may have become smaller, or be gone.
             _ if size <= LARGE => (true, Self::ByTurns),
             Self::Allowed => (true, Self::ByTurns),
             Self::ByTurns | Self::Wanted => (false, Self::Wanted),

@@ -1,5 +1,5 @@
-//! How long names are that a node says. They are kept, asked for and shown; longer ones than any object has are a breach
-//! of the protocol. What else may stand in them is for who uses them.
+//! Maximum length of names that a node sends. They are stored, looked up and displayed; a longer one breaks the
+//! protocol. Callers check their content.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -35,7 +35,7 @@ impl BridgeSession {
         names::of_interests(&hello.interests)?;
         let resume = hello.position.as_ref().filter(|p| state.is_listed() && state.covers(p)).map(|p| p.seq);
         if resume.is_none() {
-            // Its last changes came from elsewhere, and may be newer than what is known here.
+            // Another bridge sent its last changes, which may be newer than the state here.
             state.expire();
         }
         self.down.start(resume);

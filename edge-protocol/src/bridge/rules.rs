@@ -92,7 +92,7 @@ impl BridgeSession {
         self.rules.takes
     }
 
-    /// What this [`Message`](super::BridgeEvent::Message) said is dealt with.
+    /// Acknowledges this [`Message`](super::BridgeEvent::Message).
     pub fn message_done(&mut self, id: u64) {
         if let Some(bytes) = self.rules.messages.remove(&id) {
             self.rules.bytes -= bytes;
@@ -117,8 +117,9 @@ impl BridgeSession {
         true
     }
 
-    /// Asks the node to do a [`Call`](crate::message::Call); the answer comes as [`Answer`](super::BridgeEvent::Answer) of the
-    /// number that is returned, or never when the connection ends. None when the node takes none, or has too many.
+    /// Sends a [`Call`](crate::message::Call) to the node, and returns its number. The answer is an
+    /// [`Answer`](super::BridgeEvent::Answer) with this number, or missing when the connection ends. `None` if the node
+    /// does not support calls, or has too many.
     pub fn call(&mut self, call: serde_json::Value) -> Option<u64> {
         let rules = &mut self.rules;
         if !rules.takes || rules.calls.len() >= MAX_CALLS || rules.text_bytes >= MAX_CALL_BYTES {

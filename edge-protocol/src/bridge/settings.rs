@@ -1,4 +1,4 @@
-//! What a bridge's caller gives a session and gets from it. Values only.
+//! Inputs and outputs of a session for the bridge. Values only.
 
 use crate::HEARTBEAT;
 use crate::message::{Der, DeviceReport, ObjectDigest, ObjectKey, Report, TokenRequest};
@@ -6,7 +6,7 @@ use crate::stream::StreamEvent;
 use crate::version::{Hello, IdentityTerms};
 use std::time::Duration;
 
-/// What a connection starts with.
+/// Inputs of a new connection.
 #[derive(Clone, Debug)]
 pub struct BridgeSettings {
     /// Node name from the client certificate; a hello with another one is refused.
@@ -48,8 +48,8 @@ impl BridgeSettings {
 /// What the session tells its caller, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BridgeEvent {
-    /// The node was let in. `resumed`: only later changes travel. If not, read from the API what it should hold, enter
-    /// it, and call [`NodeState::listed`](crate::state::NodeState::listed): nothing is told to it before.
+    /// The node was accepted. `resumed`: only later changes are sent. Otherwise list what it should hold from the API,
+    /// enter it, and call [`NodeState::listed`](crate::state::NodeState::listed): nothing is sent before.
     Connected {
         hello: Hello,
         resumed: bool,
@@ -79,23 +79,25 @@ pub enum BridgeEvent {
     },
     /// A certificate request for a new key of this node. Answer with `renewed`.
     Renew(Der),
-    /// The node's [`Hello::interests`] have changed. What stands in them is for who uses them.
+    /// The node's [`Hello::interests`] have changed. Their content is untrusted.
     Interests(Vec<String>),
-    /// News of devices, at most [`MAX_DEVICES`](crate::message::MAX_DEVICES). Write them to the API, then call
-    /// [`devices_written`](super::BridgeSession::devices_written). The next one comes only after that. May repeat what is written.
+    /// Reports of devices, at most [`MAX_DEVICES`](crate::message::MAX_DEVICES). Write them to the API, then call
+    /// [`devices_written`](super::BridgeSession::devices_written); only then the next ones arrive. They may repeat
+    /// written values.
     Devices {
         batch: u64,
         devices: Vec<DeviceReport>,
     },
-    /// A message for a rule, a [`RuleMessage`](crate::message::RuleMessage) if the node keeps to it. Deal with it, in order for
-    /// each rule, then call [`message_done`](super::BridgeSession::message_done). May repeat one that is dealt with.
+    /// A message for a rule: a [`RuleMessage`](crate::message::RuleMessage), unless the node is faulty. Process it, in
+    /// order for each rule, then call [`message_done`](super::BridgeSession::message_done). May repeat a processed one.
     Message {
         id: u64,
         /// Remaining lifetime, in milliseconds.
         left_ms: u64,
         message: serde_json::Value,
     },
-    /// What came of a [`call`](super::BridgeSession::call): a [`CallResult`](crate::message::CallResult) if the node keeps to it.
+    /// Result of a [`call`](super::BridgeSession::call): a [`CallResult`](crate::message::CallResult), unless the node
+    /// is faulty.
     Answer {
         id: u64,
         answer: serde_json::Value,

@@ -55,13 +55,13 @@ fn status(number: u32) -> String {
     crate::frame::encode(&ToCloud::Up { id: u64::from(number), report })
 }
 
-/// Deflate data of `size` zeros after another: what a bomb is made of.
+/// Deflate data of `size` zeros, as in a decompression bomb.
 fn bomb(size: usize) -> Vec<u8> {
     miniz_oxide::deflate::compress_to_vec(&vec![b' '; size], 9)
 }
 
 #[test]
-fn g20_frames_come_back_as_they_were_and_small_ones_are_left_alone() {
+fn g20_frames_survive_compression_and_small_ones_are_plain() {
     for text in [pod(1), status(2), "x".repeat(MAX_FRAME)] {
         let packed = pack(&text).expect("is worth it");
         assert!(packed.len() < text.len());
@@ -81,7 +81,7 @@ fn kept_compressor_packs_each_frame_by_itself() {
 }
 
 #[test]
-fn bytes_of_a_stream_lose_what_base64_added() {
+fn stream_bytes_shrink_by_the_base64_overhead() {
     use crate::message::ToCloud;
     let mut seed = 1_u32;
     let mut noise = || {

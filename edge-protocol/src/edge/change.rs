@@ -1,4 +1,4 @@
-//! What a node's caller gives a session and gets from it. Values only.
+//! Inputs and outputs of a session for the node. Values only.
 
 use crate::message::{DeviceRefusal, Object, ObjectDigest, ObjectKey, Position, RenewAnswer, TokenAnswer};
 use crate::stream::StreamEvent;
@@ -14,13 +14,13 @@ pub struct EdgeFacts {
     pub agent: String,
     /// Cluster of the last welcome; a bridge of another one is refused. None before the first.
     pub cluster: Option<String>,
-    /// What was stored with the last committed change, see [`Change::position`].
+    /// Position stored with the last committed change, see [`Change::position`].
     pub position: Option<Position>,
     /// Every object in the store, so that a full sync moves only what differs.
     pub held: Vec<ObjectDigest>,
     /// The caller can inflate frames ([`compress`](crate::compress)).
     pub compress: bool,
-    /// What it wants to be told of.
+    /// Optional kinds that the node requests.
     pub wants: Wants,
     /// Namespaces besides those of its pods ([`Hello::interests`](crate::version::Hello::interests)).
     pub interests: Vec<String>,
@@ -47,13 +47,13 @@ impl EdgeFacts {
 /// [`EdgeSession::committed`]; or several at once, in order, with the position of the last.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Create or replace by key. `sync`: part of a full sync that is incomplete or doubtful (the list was empty, and
-    /// the bridge has not yet said of every held object whether it is gone).
+    /// Create or replace by key. `sync`: part of a full sync that is incomplete or doubtful: the list was empty, and
+    /// the bridge must still confirm for every held object whether it is gone.
     Put { object: Object, seq: u64, sync: bool },
     /// Remove the object of this key if it has this uid; else nothing.
     Delete { key: ObjectKey, uid: String, seq: u64, sync: bool },
-    /// The full list is complete and every body it needed came before: what is `absent` (key and uid) is gone.
-    /// Does not come for an empty list while objects are held: that deletes nothing.
+    /// The full list is complete and all needed bodies arrived before it: the objects `absent` (key and uid) are gone.
+    /// Not sent for an empty list while objects are held, so that such a list deletes nothing.
     SyncComplete { seq: u64, absent: Vec<ObjectDigest> },
 }
 
@@ -64,8 +64,8 @@ impl Change {
         }
     }
 
-    /// What to store as the node's position in the same transaction. `None`: store that there is no position (a
-    /// half-applied full sync fits no stream; the next connection starts a full sync again).
+    /// What to store as the node's position in the same transaction. `None`: delete the stored position, because a
+    /// half-applied full sync fits no stream. The next connection then starts a full sync again.
     pub fn position(&self, stream: &str) -> Option<Position> {
         match self {
             Self::Put { sync: true, .. } | Self::Delete { sync: true, .. } => None,
@@ -96,7 +96,7 @@ pub enum EdgeEvent {
         batch: u64,
         refused: Vec<DeviceRefusal>,
     },
-    /// What these rows of [`EdgeSession::message`](super::EdgeSession::message) said has been dealt with: drop them.
+    /// These rows of [`EdgeSession::message`](super::EdgeSession::message) have been processed: delete them.
     MessagesAcked(Vec<u64>),
     /// Answer with [`EdgeSession::answer`](super::EdgeSession::answer).
     Call {

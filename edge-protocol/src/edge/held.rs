@@ -1,4 +1,5 @@
-//! What the node holds, and the bracket of a full sync: which bodies are needed, what is absent or in doubt.
+//! Objects that the node holds, and the state of a full sync: which bodies are needed, which objects are absent or in
+//! doubt.
 
 use super::LIST_CHUNK;
 use crate::SessionError;
@@ -36,8 +37,8 @@ impl Held {
         self.objects.insert(object.key.clone(), new).map(|old| old.uid).filter(|old| *old != object.uid)
     }
 
-    /// The caller could not apply this value: under the key it has what it had before, or nothing. Another list
-    /// brings the body again, and one without it still deletes what may be there.
+    /// The caller could not apply this value: the key keeps its earlier value, or nothing. The next list sends the body
+    /// again, and a list without the key still deletes the earlier value.
     pub(super) fn refused(&mut self, key: &ObjectKey, uid: &str) {
         if let Some(held) = self.objects.get_mut(key).filter(|o| o.uid == uid) {
             held.digest.clear();
@@ -113,7 +114,7 @@ impl Bracket {
         Ok(())
     }
 
-    /// Checks a body against what was asked for. Bodies come in no particular order, each once.
+    /// Checks a body against the requested ones. Bodies arrive in any order, each once.
     pub(super) fn body(&mut self, seq: u64, object: &ObjectDigest) -> Result<(), SessionError> {
         let wanted = self.listed.get_mut(&object.key).filter(|uid| uid.as_ref() == Some(&object.uid));
         match wanted {
@@ -144,10 +145,9 @@ impl Bracket {
     }
 }
 
-/// Objects held while the full list was empty. The node asks the bridge about a limited number at a time: the answers
-/// are tombstones, whose number the bridge bounds. Pods come first: the objects that they name are asked about only
-/// when all of these pods are known to be gone, because a bridge may not be allowed to read objects that no pod of this
-/// node names.
+/// Objects held while the full list was empty. The node asks the bridge about a limited number at a time, because the
+/// answers are tombstones, whose number the bridge limits. Pods come first. Objects that they name follow only when all
+/// of these pods are known to be gone: a bridge may not be permitted to read objects that no pod of this node names.
 #[derive(Debug, Default)]
 pub(super) struct Doubts {
     waiting: VecDeque<ObjectDigest>,

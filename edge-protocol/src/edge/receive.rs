@@ -62,7 +62,7 @@ impl EdgeSession {
                 None
             }
             ToEdge::DevicesAck { batch, refused } => {
-                // One that is not under way was acknowledged twice: nothing to tell.
+                // A repeated acknowledgement is ignored.
                 if self.devices_under_way == Some(batch) {
                     self.devices_under_way = None;
                     self.events.push_back(EdgeEvent::DevicesAcked { batch, refused });
@@ -101,7 +101,7 @@ impl EdgeSession {
             };
             self.newest = position.seq;
         }
-        // Between a second and an hour: a wrong value must neither flood the line nor hide a dead peer forever.
+        // Between a second and an hour, so that a wrong value cannot flood the line or hide a dead peer forever.
         let heartbeat = Duration::from_millis(welcome.heartbeat_ms.clamp(1_000, 3_600_000));
         self.liveness.set_heartbeat(heartbeat);
         self.events.push_back(EdgeEvent::Welcome(welcome.clone()));
@@ -181,7 +181,7 @@ impl EdgeSession {
         if self.uncommitted.len() >= MAX_UNCOMMITTED {
             return Err(SessionError::violation("more changes in flight than any window allows"));
         }
-        // A Delete that goes with a Put has the number of the change before; one entry stands for both.
+        // A Delete with a Put has the number of the change before; one entry stands for both.
         if self.uncommitted.back() != Some(&change.seq()) {
             self.uncommitted.push_back(change.seq());
         }

@@ -1,4 +1,4 @@
-//! What a node reports of the devices behind it, and what became of it. Values only; nothing here is checked.
+//! Reports of a node about its devices, and their results. Values only; nothing here is checked.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub struct DeviceReport {
 
 impl From<&DeviceReport> for Value {
     fn from(report: &DeviceReport) -> Self {
-        // Fails for maps with keys that are not strings and for values that refuse serialization: there are none.
+        // Cannot fail: a report does not have maps with keys other than strings, or values that refuse serialization.
         serde_json::to_value(report).unwrap_or_default()
     }
 }
@@ -59,7 +59,7 @@ pub struct TwinReport {
     pub property: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<TwinValue>,
-    /// The desired value that the device has heard of.
+    /// Desired value that the device has observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<TwinValue>,
 }
@@ -73,7 +73,7 @@ pub struct TwinValue {
     /// Type from the model, in lower case; empty if unknown.
     #[serde(rename = "type", default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// It was kept over a restart, since when something newer may have been told: it counts only where it is later by its time.
+    /// Kept over a restart. Newer values may have been reported since, so it counts only if its time is later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
     /// `seq` of the last report before it was kept: a later report is newer, whatever the clock was. 0 if unknown.

@@ -26,8 +26,8 @@ pub struct RuleMessage {
     pub at_ms: u64,
 }
 
-/// A request of a program on a device, for one rule. What comes of it is a [`CallResult`], `Http` if the target has answered; it
-/// is sent to the target once at most.
+/// A request of a program on a device, for one rule. Its result is a [`CallResult`], `Http` if the target has answered.
+/// It is sent to the target at most once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleRequest {
@@ -38,7 +38,7 @@ pub struct RuleRequest {
     pub body: Vec<u8>,
 }
 
-/// What a rule wants done on a device.
+/// A request of a rule to a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Call {
@@ -67,7 +67,7 @@ pub enum Call {
     },
 }
 
-/// What came of a [`Call`] or a [`RuleRequest`].
+/// Result of a [`Call`] or a [`RuleRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum CallResult {

@@ -1,4 +1,4 @@
-//! What a binary frame must keep: every byte, its bounds, and clear words for who sends nonsense.
+//! Binary frames: every byte survives, limits apply, and malformed input gets a clear error.
 
 use super::*;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn frame(stream: StreamId, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_does_not_shrink_goes_as_it_is_and_logs_shrink() {
+fn only_shrinking_data_is_sent_compressed() {
     for data in [noise(8 << 10), noise(MIN), b"$ ".to_vec(), Vec::new()] {
         let bytes = frame(7, &data);
         assert_eq!((bytes[0], bytes.len()), (PLAIN, data.len() + 2));

@@ -3,7 +3,7 @@
 use edge_runtime::paths::Paths;
 use edge_runtime::store::{Store, StoreError};
 
-/// Uid of each, and whether it is ready. What has come to its end, or is to, is not among them: it is ready no more, and rightly.
+/// Returns the uid of each pod, and whether it is ready. Ended and ending pods are omitted: they are rightly not ready.
 ///
 /// # Errors
 /// The store cannot be read.

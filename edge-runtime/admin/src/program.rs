@@ -24,7 +24,7 @@ pub(crate) fn said(mut command: Command, patience: Duration) -> io::Result<(Exit
     let (tell, told) = channel();
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error counts.
+        // Output before an error counts.
         let _ = out.take(LONGEST).read_to_end(&mut bytes);
         let _ = tell.send(bytes);
     });
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_prints_and_how_it_ends_is_known_whatever_it_does() {
+    fn output_and_exit_of_any_program_are_returned() {
         let long = Duration::from_secs(20);
         let (status, text) = shell("echo a; echo b >&2; exit 3", long).unwrap();
         assert_eq!((status.code(), &*text), (Some(3), "a\nb\n"));

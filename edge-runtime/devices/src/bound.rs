@@ -13,7 +13,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const BUFFER: u32 = 64 << 10;
 const BACKLOG: u32 = 64;
 
-/// `clients`: who is not heard until then, for the log.
+/// `clients`: kind of the clients that cannot connect until then, for the log.
 pub(crate) async fn bound(address: SocketAddr, clients: &str) -> TcpListener {
     let mut told = String::new();
     loop {

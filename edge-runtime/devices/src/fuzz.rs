@@ -1,4 +1,4 @@
-//! What strangers send to the helper, without sockets: for the fuzz targets alone.
+//! Untrusted input of the helper, without sockets: for the fuzz targets.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::dmi::request;
 use crate::mqtt::packet_fuzz;
 use crate::twins::{Now, Output, Twins};
 
-/// What a broker sends: the same packets, however the bytes are cut.
+/// Input from a broker: the packets must not depend on how the bytes are split.
 pub fn broker(bytes: &[u8]) {
     packet_fuzz(bytes);
 }
 
-/// What a program posts to the servicebus.
+/// Input from a program that posts to the servicebus.
 pub fn servicebus(bytes: &[u8]) {
     crate::rules::servicebus::fuzz_request(bytes);
 }
@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_answered_or_passed_over(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn any_input_is_answered_or_ignored(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             super::twins(&bytes);
             super::broker(&bytes);
             super::servicebus(&bytes);

@@ -1,9 +1,9 @@
 //! Devices that mappers hold, recorded beside the socket at once: the successor of a killed helper finds them there.
 //! Knows not what they mean.
 //!
-//! The store is on the medium and is written seldom. What a mapper holds need not outlive the machine, since no mapper
-//! does; but a moved device must not be moved again because a helper died. So the journal is in the folder of the
-//! socket, which is in memory: one row per line, the last one of a name counts.
+//! The store is on the medium and is written rarely. What a mapper holds need not survive a reboot, because a mapper
+//! does not survive it. But a moved device must not be moved again because a helper died. So the journal is in the
+//! folder of the socket, which is in memory. It has one row per line; the last row of a name counts.
 
 use std::collections::BTreeMap;
 use std::fs::{File, rename};
@@ -26,7 +26,7 @@ pub(crate) struct Journal {
     bytes: u64,
     /// Size of the valid rows when it was last rewritten, in bytes.
     fresh: u64,
-    /// What an earlier process has left.
+    /// Rows of an earlier process.
     left: BTreeMap<String, String>,
 }
 
@@ -43,7 +43,7 @@ impl Journal {
         {
             log::warn!("{}: what mappers hold is as the store has it: {error}", path.display());
         }
-        // One that was killed while it wrote leaves half a line.
+        // A process that is killed during a write leaves half a line.
         let rows = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
         let left = rows.map(|Row { uid, record }| (uid, record)).collect();
         Self { path, file: None, bytes: 0, fresh: 0, left }
@@ -87,7 +87,7 @@ impl Journal {
         (self.bytes, self.fresh) = (text.len() as u64, text.len() as u64);
     }
 
-    /// Half of it may be worse than nothing: the store has all of it, a second later.
+    /// Deletes the journal: half of it may be worse than none. The store gets all rows a second later.
     fn failed(&mut self, error: &io::Error) {
         log::warn!("{}: what mappers hold is noted in the store alone: {error}", self.path.display());
         self.file = None;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_last_is_found_and_half_a_line_is_not() {
+    fn last_row_counts_and_half_a_line_is_ignored() {
         let folder = tempfile::tempdir().expect("temp dir");
         let socket = folder.path().join("devices.sock");
         let mut journal = Journal::open(&socket);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_anew_before_it_is_long() {
+    fn long_journal_is_rewritten() {
         let folder = tempfile::tempdir().expect("temp dir");
         let socket = folder.path().join("devices.sock");
         let mut journal = Journal::open(&socket);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn without_it_nothing_is_left() {
+    fn missing_journal_is_empty() {
         let mut journal = Journal::open(Path::new("/proc/none/devices.sock"));
         journal.begin(&[row("a", "1")]);
         journal.note(&[row("a", "2")]);

@@ -1,4 +1,5 @@
-//! The helper with a real broker, mosquitto, and its clients: what devices and their programs see, and what the daemon hears.
+//! The helper with a real broker, mosquitto, and its clients: messages to devices and their programs, and reports to
+//! the daemon.
 
 mod support;
 
@@ -56,7 +57,7 @@ fn a_value_is_answered_and_reported() {
 }
 
 #[test]
-fn a_desired_value_is_heard_at_once_and_after_the_broker_is_back() {
+fn desired_value_is_published_at_once_and_after_a_reconnect() {
     let mut broker = Broker::start();
     let (mut helper, heard) = connected(&broker, &broker.settings(), "");
     helper.object(Kind::Device, "t1", "device-1", device("ON"));
@@ -85,7 +86,7 @@ fn a_desired_value_is_heard_at_once_and_after_the_broker_is_back() {
 }
 
 #[test]
-fn a_killed_helper_goes_on_with_what_was_kept() {
+fn killed_helper_continues_from_stored_state() {
     let broker = Broker::start();
     let (mut helper, heard) = connected(&broker, &broker.settings(), "ON");
     broker
@@ -102,7 +103,7 @@ fn a_killed_helper_goes_on_with_what_was_kept() {
     }
     helper.told();
     assert!(heard.next(DELTA).contains(r#""delta":{"led":"BLINK"}"#), "the local value is remembered");
-    // The one that was killed may have said that, at its end.
+    // The killed process may have published it at its end.
     say_until_answered(&broker, &heard);
 
     // The cloud's next value replaces it.
@@ -139,7 +140,7 @@ fn flood(broker: &Broker) {
     drop(heard);
 }
 
-/// What a device has said before its object was there counts as soon as that comes, where the broker retains it.
+/// A value that a device published before its object existed counts when the object arrives, if the broker retains it.
 #[test]
 fn a_device_that_comes_after_its_retained_messages_has_them() {
     let broker = Broker::start();
@@ -163,7 +164,7 @@ fn a_device_that_comes_after_its_retained_messages_has_them() {
             state = device.state.map_or(state, |said| said.state);
         }
     }
-    // What it says from now on comes on its way alone, and mosquitto sends it once though two subscriptions fit for a while.
+    // A further message arrives only once, though two subscriptions match for a while.
     broker.publish(&format!("{late}/twin/update"), r#"{"event_id":"6","twin":{"temp":{"actual":{"value":"8"}}}}"#);
     let is_answer = |text: &str| text.contains(r#""event_id":"6""#);
     while !is_answer(&heard.next(&format!("{late}/twin/update/result"))) {}

@@ -108,7 +108,7 @@ fn a_mapper_drives_devices_of_any_namespace() {
 }
 
 #[test]
-fn what_a_mapper_gets_wrong_is_answered_and_harms_nobody() {
+fn faulty_call_is_answered_and_harms_no_other() {
     let folder = tempfile::tempdir().expect("temp dir");
     let helper = lab(folder.path());
     let mut mapper = Mapper::start(folder.path(), "m", "lab");
@@ -157,7 +157,7 @@ fn what_a_mapper_gets_wrong_is_answered_and_harms_nobody() {
 }
 
 #[test]
-fn a_flood_of_reports_is_taken_and_the_newest_is_told() {
+fn newest_report_of_a_flood_arrives() {
     let folder = tempfile::tempdir().expect("temp dir");
     let mut helper = lab(folder.path());
     let mut mapper = Mapper::start(folder.path(), "m", "lab");
@@ -198,7 +198,7 @@ fn restarts_of_helper_and_daemon_go_unnoticed() {
     mapper.is_left_alone(QUIET);
     assert_eq!(mapper.reports("dev/t1", json!([{"property": "temp", "reported": "1"}])), "OK");
 
-    // What has changed meanwhile is told once.
+    // Changes during the restart are sent once.
     helper.again(&settings(folder.path()));
     tell(&mut helper, "DIM", &rows);
     let (first, second) = (mapper.called(), mapper.called());
@@ -249,7 +249,7 @@ fn a_helper_that_is_killed_at_once_repeats_no_call() {
     helper.again(&settings(folder.path()));
     tell(&mut helper, "DIM", &rows);
     mapper.is_left_alone(QUIET);
-    // And what is new is told to the one that is known.
+    // A new device is sent to the mapper that is known.
     object(&mut helper, Kind::Device, "dev", "t1", device("OFF"));
     assert_eq!(mapper.called().0, "UpdateDevice");
 }

@@ -1,7 +1,7 @@
-"""A mapper as nobody wants it, by hand: floods, halves of what should be said, registrations at sockets of others, reports of
-devices that are not there, and a server that goes away as soon as it is called.
+"""A hostile mapper with handmade HTTP/2: floods, incomplete messages, registrations with sockets of others, reports about
+unknown devices, and a server that closes the connection as soon as it is called.
 
-dmi_hostile.py FOLDER NAME PROTOCOL SECONDS: does all of it at once, then says how often, a JSON text.
+dmi_hostile.py FOLDER NAME PROTOCOL SECONDS: does all of it at once, then prints the numbers as JSON.
 """
 
 import collections
@@ -36,7 +36,7 @@ def head(method):
 
 
 def field(number, value):
-    """Of a protobuf message, shorter than 16 KiB."""
+    """A length-delimited field of a protobuf message, shorter than 16 KiB."""
     length = len(value)
     size = bytes([length]) if length < 128 else bytes([length % 128 + 128, length // 128])
     return bytes([number * 8 + 2]) + size + value
@@ -49,7 +49,7 @@ def request(stream, method, message):
 
 def registration(address, protocol):
     mapper = field(1, NAME.encode()) + field(2, b"v1") + field(4, protocol.encode()) + field(5, address)
-    # Without data: what there is for it is called for.
+    # Without data: its devices arrive by calls.
     return b"\x08\x00" + field(2, mapper)
 
 
@@ -146,7 +146,7 @@ def strangers():
 
 
 def goes_away():
-    """Where devices of its protocol are, it is called: each call is answered by going away."""
+    """If devices of its protocol exist, it gets calls, and closes the connection on each."""
     address = FOLDER + "/" + NAME + ".sock"
     server = socket.socket(socket.AF_UNIX)
     if os.path.exists(address):

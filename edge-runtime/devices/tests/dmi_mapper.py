@@ -1,8 +1,8 @@
-"""A mapper with the real gRPC of Google (C core), that does what mappers of KubeEdge's framework do, in their order, and dies of
-what they die of.
+"""A mapper with Google's gRPC (C core). It makes the calls of KubeEdge's mapper framework in the same order, and crashes where
+the framework would.
 
 dmi_mapper.py FOLDER NAME PROTOCOL [SECONDS [DEADLINE]]: registers (within DEADLINE, 1 second as in the framework), starts to serve
-SECONDS later, and then does what its input says, a JSON text a line. Says what happens, a JSON text a line.
+SECONDS later, and then executes the commands of its input, one JSON text per line. Prints events, one JSON text per line.
 """
 
 import concurrent.futures
@@ -104,7 +104,7 @@ def config(data):
 
 
 class Devices:
-    """What the framework calls its panel."""
+    """The panel of the framework."""
 
     def __init__(self):
         self.models, self.devices = {}, {}
@@ -176,7 +176,7 @@ class Handlers(grpc.GenericRpcHandler):
 
 
 def call(name, message, deadline=1):
-    # A connection for each call, as the framework has it.
+    # A connection for each call, as in the framework.
     options = (("grpc.use_local_subchannel_pool", 1),)
     with grpc.insecure_channel("unix:" + FOLDER + "/dmi.sock", options=options) as channel:
         try:
@@ -208,7 +208,7 @@ def do(line):
         request = M["ReportDeviceStatesRequest"](deviceName=name, deviceNamespace=namespace, state=line["state"])
         return call("ReportDeviceStates", request.SerializeToString())[1]
     if "flood" in line:
-        # As fast as it goes, over and over.
+        # Repeats it as fast as possible.
         namespace, name = line["flood"].split("/")
         outcomes = {}
         for number in range(line["count"]):

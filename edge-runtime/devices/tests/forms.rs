@@ -31,7 +31,7 @@ impl Lab {
         })
     }
 
-    /// What is heard of `answer` when this is said.
+    /// Publishes `text`, and returns the message on `answer`.
     fn asked(&self, topic: &str, text: &str, answer: &str) -> String {
         self.broker.publish(topic, text);
         golden(&self.heard.next(answer))

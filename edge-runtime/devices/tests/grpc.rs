@@ -47,7 +47,7 @@ fn errors_come_with_their_text() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_on_both_sides() {
+fn too_long_message_is_refused_on_both_sides() {
     run(async {
         let server = Server::start();
         let mut client = Client::new(server.socket());
@@ -114,7 +114,7 @@ fn requests_come_through_byte_by_byte() {
 }
 
 #[test]
-fn settings_come_before_the_client_says_anything() {
+fn settings_are_sent_before_the_first_input() {
     run(async {
         let server = Server::start();
         let mut raw = Raw::connect(&server.socket()).await;
@@ -139,7 +139,7 @@ fn a_reset_ends_one_call_and_no_other() {
 }
 
 #[test]
-fn what_is_not_grpc_is_told_so() {
+fn request_without_grpc_gets_an_error() {
     run(async {
         let server = Server::start();
         let mut raw = Raw::greeted(&server.socket()).await;
@@ -185,7 +185,7 @@ fn a_client_comes_back_when_its_server_does() {
     });
 }
 
-/// How a call ends whose server says this once it has heard something, and the next one, to a server that says what it should.
+/// Results of two calls: one to a server that sends these bytes after some input, and the next one to a proper server.
 async fn says(hostile: Vec<u8>) -> (Result<Vec<u8>, Status>, Result<Vec<u8>, Status>) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("mapper.sock");

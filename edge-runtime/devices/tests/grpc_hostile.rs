@@ -1,4 +1,4 @@
-//! What hostile clients cost the server of DMI, and those who share it with them.
+//! Cost of hostile clients for the DMI server and its other clients.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is sent in each turn.
+/// Bytes to send in each turn.
 type Flood = Box<dyn Fn(u32) -> Vec<u8>>;
 
 #[test]
@@ -49,7 +49,7 @@ fn floods_end_the_connection() {
             raw.send(&open).await;
             let mut ended = false;
             for turn in 0..20_000 {
-                // Read what comes, or the connection ends for that.
+                // Reads the answers; otherwise the connection would end.
                 let mut bytes = [0; 16_384];
                 while raw.0.try_read(&mut bytes).is_ok_and(|count| count > 0) {}
                 if raw.0.write_all(&flood(turn)).await.is_err() {
@@ -64,7 +64,7 @@ fn floods_end_the_connection() {
 }
 
 #[test]
-fn a_ping_with_each_call_is_no_flood() {
+fn ping_with_each_call_is_not_a_flood() {
     run(async {
         let server = Server::start();
         let mut raw = Raw::greeted(&server.socket()).await;
@@ -98,7 +98,7 @@ fn garbage_ends_the_connection() {
 }
 
 #[test]
-fn who_says_nothing_is_sent_away() {
+fn silent_client_is_disconnected() {
     run(async {
         let server = Server::start();
         let start = Instant::now();
@@ -126,7 +126,7 @@ fn idle_connections_make_room_for_others() {
             idle.push(raw);
         }
         serves(&server, SECOND * 5).await;
-        // They are told, as gRPC's clients expect it.
+        // They get GOAWAY, as gRPC clients expect.
         let mut told = false;
         for raw in &mut idle {
             told |= raw.next(GOAWAY).await.is_some();
@@ -171,7 +171,7 @@ fn mutated(chance: &mut Chance, mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_bytes_come_nothing_breaks() {
+fn any_bytes_are_handled() {
     let mut server = vec![40];
     server.extend(greeting());
     for (stream, path) in [(1, "/t.T/Echo"), (3, "/t.T/Even"), (5, "/x")] {
@@ -195,6 +195,6 @@ fn whatever_bytes_come_nothing_breaks() {
         calls += fuzz_server(&mutated(&mut chance, server.clone()));
         answers += fuzz_client(&mutated(&mut chance, client.clone()));
     }
-    // Most of what is changed a little still means something.
+    // Most slightly changed inputs are still valid.
     assert!(calls > 10_000 && answers > 2_000, "{calls} calls, {answers} answers");
 }

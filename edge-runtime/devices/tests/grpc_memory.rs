@@ -1,4 +1,4 @@
-//! What all hostile clients together cost the server of DMI. One test in a process of its own, whose memory is measured.
+//! Memory that all hostile clients together cost the DMI server. One test in its own process, whose memory is measured.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What this process has written to.
+/// Memory that this process has written to, in bytes.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();

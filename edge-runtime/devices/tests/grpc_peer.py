@@ -1,7 +1,7 @@
-"""The real gRPC of Google (C core) as the peer of ours, with messages as bytes: no .proto is needed.
+"""Google's gRPC (C core) as the peer of this project's, with messages as bytes: no .proto is needed.
 
-grpc_peer.py client SOCKET: calls a server of ours, and ends with an error if an answer is not as it should be.
-grpc_peer.py server SOCKET: says "ready", and serves until its input ends.
+grpc_peer.py client SOCKET: calls a server of this project, and fails if an answer is wrong.
+grpc_peer.py server SOCKET: prints "ready", and serves until its input ends.
 """
 
 import concurrent.futures
@@ -44,11 +44,11 @@ def client(socket):
         fails(echo, grpc.StatusCode.UNIMPLEMENTED, b"x" * 5000, timeout=20, compression=grpc.Compression.Gzip)
         cancelled = method(channel, "Keep").future(b"", timeout=20)
         cancelled.cancel()
-        # More at once than a connection takes streams.
+        # More calls at once than a connection permits streams.
         calls = [echo.future(b"%d" % number * 100, timeout=20) for number in range(100)]
         assert [call.result() for call in calls] == [b"%d" % number * 100 for number in range(100)]
         assert echo(long, timeout=20) == long
-    # As mappers do: a connection for each call.
+    # A connection for each call, as in mappers.
     for number in range(50):
         options = (("grpc.use_local_subchannel_pool", 1),)
         with grpc.insecure_channel("unix:" + socket, options=options) as channel:
@@ -70,7 +70,7 @@ class Handlers(grpc.GenericRpcHandler):
         return b"x" * int(request)
 
     def late(self, request, context):
-        # What a client said it waits for.
+        # The client's timeout.
         assert context.time_remaining() < 10
         time.sleep(int(request) / 1000)
         return b""

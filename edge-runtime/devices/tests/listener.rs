@@ -1,4 +1,4 @@
-//! The listener with real clients, those of mosquitto: what a broker does for them, and who may do what.
+//! The listener with the clients of mosquitto: what a broker does for them, and their rights.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn value_of(helper: &mut Helper) -> String {
     devices[0].twins[0].reported.as_ref().expect("a value").value.clone()
 }
 
-/// What a client of mosquitto says when it ends.
+/// Output of a client of mosquitto when it ends.
 fn client(broker: &Broker, name: &str, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(name);
     command.args(["-h", "127.0.0.1", "-p", &broker.port.to_string()]).args(arguments);
@@ -55,14 +55,14 @@ fn clients_speak_with_each_other_as_over_a_broker() {
     }
     // `$` trees like this one are closed to clients.
     broker.publish("$SYS/broker/uptime", "5");
-    // One that is not there, and one that is there for two filters, come once.
+    // Messages for an offline client, and for two matching filters, arrive once.
     broker.publish("last", "6");
     let all = heard.all_within(Duration::from_millis(500));
     assert_eq!(all, ["last 6"]);
 }
 
 #[test]
-fn retained_messages_wait_for_whoever_comes() {
+fn retained_messages_reach_later_subscribers() {
     let broker = Broker::none();
     let _helper = listening(&broker, "");
     for (topic, payload) in [("r/a", "1"), ("r/b", "2"), ("r/b", "3"), ("r/c", "4"), ("r/c", "")] {
@@ -71,7 +71,7 @@ fn retained_messages_wait_for_whoever_comes() {
     broker.publish("r/d", "5");
     let (_, said) = client(&broker, "mosquitto_sub", &["-t", "r/#", "-F", "%t %p %r", "-C", "2", "-W", "5"]);
     assert_eq!(said, "r/a 1 1\nr/b 3 1\n");
-    // Each once for one SUBSCRIBE, and before what comes later.
+    // Each arrives once for one SUBSCRIBE, before later messages.
     let arguments = ["-t", "r/+", "-t", "r/#", "-F", "%t %p", "-W", "1"];
     assert!(client(&broker, "mosquitto_sub", &arguments).1.starts_with("r/a 1\nr/b 3\nTimed out"));
     broker.publish_with("r/a", "", &["-r"]);
@@ -80,7 +80,7 @@ fn retained_messages_wait_for_whoever_comes() {
 }
 
 #[test]
-fn a_will_is_published_for_whoever_is_cut() {
+fn will_is_published_after_a_lost_connection() {
     let broker = Broker::none();
     let helper = listening(&broker, "");
     let heard = broker.subscribe_to(&["wills/#"], &[]);
@@ -106,7 +106,7 @@ fn a_will_is_published_for_whoever_is_cut() {
     assert_eq!(heard.next("wills/same"), "taken over");
     first.kill().expect("killed");
     first.wait().expect("over");
-    // A state by will: what a device cannot say any more.
+    // The will publishes the state that a dead device cannot.
     let mut device = will("t1", &format!("{T1}/state/update"), r#"{"event_id":"1","state":"offline"}"#);
     device.kill().expect("killed");
     device.wait().expect("over");
@@ -130,7 +130,7 @@ fn other_versions_are_refused() {
 }
 
 #[test]
-fn what_is_desired_is_said_to_whoever_comes_after_it() {
+fn desired_value_reaches_later_subscribers() {
     let broker = Broker::none();
     let mut helper = listening(&broker, "ON");
     let delta = r#"{"event_id":"UUID","timestamp":T,"twin":{"led":{"expected":{"value":"ON","metadata":{"timestamp":T}},"optional":true,"metadata":{"type":"string"}}},"delta":{"led":"ON"}}"#;

@@ -43,7 +43,7 @@ impl Lab {
 }
 
 #[test]
-fn what_is_no_packet_is_the_end_of_the_connection() {
+fn malformed_packet_ends_the_connection() {
     let mut lab = Lab::new();
     let long = packet(0x30, &vec![0; (1 << 20) + 1]);
     for (first, bytes) in [
@@ -160,7 +160,7 @@ fn bytes_come_one_by_one() {
 }
 
 #[test]
-fn who_does_not_say_connect_or_is_silent_is_sent_away() {
+fn client_without_connect_is_disconnected() {
     let mut lab = Lab::new();
     let began = Instant::now();
     let mut mute = Raw::call(lab.port);
@@ -191,9 +191,9 @@ fn who_does_not_say_connect_or_is_silent_is_sent_away() {
 }
 
 #[test]
-fn there_are_64_clients_and_callers_keep_nobody_out() {
+fn clients_are_limited_to_64_and_others_still_connect() {
     let mut lab = Lab::new();
-    // These say nothing, and the oldest make room.
+    // These are silent, and the oldest are replaced.
     let callers: Vec<Raw> = (0..100).map(|_| Raw::call(lab.port)).collect();
     let mut clients: Vec<Raw> = (0..64).map(|n| Raw::client(lab.port, &format!("c{n}"))).collect();
     let mut more = Raw::call(lab.port);
@@ -214,7 +214,7 @@ fn there_are_64_clients_and_callers_keep_nobody_out() {
 }
 
 #[test]
-fn who_does_not_read_delays_nobody() {
+fn client_that_does_not_read_delays_no_other() {
     let mut lab = Lab::new();
     let mut deaf = Raw::subscribed(lab.port, "deaf", "flood/#", 0);
     let mut wills = Raw::subscribed(lab.port, "wills", "wills/#", 1);
@@ -224,7 +224,7 @@ fn who_does_not_read_delays_nobody() {
     assert_eq!(sure.next(), Some(vec![0x90, 3, 0, 1, 1]));
     let mut reader = Raw::subscribed(lab.port, "reader", "flood/#", 1);
     let mut writer = Raw::client(lab.port, "writer");
-    // What is told of them is seen by one that reads, whatever the others do.
+    // A reading client gets messages about them, whatever the others do.
     let (mut rounds, mut began) = (Vec::new(), Instant::now());
     for n in 0..10_000_u32 {
         let payload = [&n.to_be_bytes()[..], &[b'x'; 1_000]].concat();
@@ -247,7 +247,7 @@ fn who_does_not_read_delays_nobody() {
     }
     let usual = median(rounds);
     assert!(usual < Duration::from_millis(60), "{usual:?} for ten messages");
-    // With QoS 1 it was too slow, and its will says so; with QoS 0 it has lost messages, and stays.
+    // With QoS 1 it was too slow, and its will is published; with QoS 0 it has lost messages, and stays.
     let will = wills.next().expect("a will");
     assert_eq!((&will[4..14], &will[16..]), (&b"wills/sure"[..], &b"slow"[..]));
     sure.rest();
@@ -264,7 +264,7 @@ fn who_does_not_read_delays_nobody() {
 }
 
 #[test]
-fn who_goes_while_it_is_spoken_to_is_heard_and_has_no_will() {
+fn disconnect_during_a_write_publishes_no_will() {
     let mut lab = Lab::new();
     let mut watch = Raw::subscribed(lab.port, "watch", "wills/#", 0);
     let mut heard = Raw::subscribed(lab.port, "heard", "last/#", 0);
@@ -294,7 +294,7 @@ fn who_goes_while_it_is_spoken_to_is_heard_and_has_no_will() {
 }
 
 #[test]
-fn who_acknowledges_late_gets_everything() {
+fn late_acknowledgements_lose_no_message() {
     let lab = Lab::new();
     let mut late = Raw::subscribed(lab.port, "late", "flood/#", 1);
     let mut writer = Raw::client(lab.port, "writer");

@@ -37,7 +37,7 @@ fn clients_of_paho_lose_nothing_though_they_are_cut() {
     clients.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/paho/clients.py"));
     clients.args([broker.port.to_string(), CLIENTS.to_string(), "10".to_owned()]);
     let mut clients = clients.spawn().expect("python3 is installed");
-    // The daemon goes on meanwhile.
+    // The daemon continues meanwhile.
     let mut batches = 0;
     let status = loop {
         if let Some(status) = clients.try_wait().expect("its child") {

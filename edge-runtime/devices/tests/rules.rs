@@ -11,7 +11,7 @@ use sampan_devices_control::{FromHelper, Kind, MessageRow, Rules, Settings, ToHe
 use serde_json::json;
 use support::{Broker, Helper};
 
-/// Where the test hears what is published.
+/// Topic of the test's subscription.
 const LED: &str = "$hw/events/led/set";
 
 /// The next batch of messages, with its number.
@@ -27,7 +27,7 @@ fn read(row: &MessageRow) -> RuleMessage {
     serde_json::from_str(&row.record).unwrap()
 }
 
-/// What comes of a call.
+/// Sends a call, and returns its result.
 fn call(helper: &mut Helper, id: u64, call: &Call) -> CallResult {
     helper.say(&ToHelper::Call { id, call: serde_json::to_value(call).unwrap() });
     loop {
@@ -119,7 +119,7 @@ fn messages_are_given_in_order_until_they_are_stored() {
 }
 
 #[test]
-fn a_call_is_done_once_and_what_came_of_it_is_told() {
+fn call_is_executed_once_and_answered() {
     let mut broker = Broker::start();
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = server.local_addr().unwrap().port();

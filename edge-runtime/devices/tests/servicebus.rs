@@ -44,7 +44,7 @@ fn post(body: &str) -> Vec<u8> {
 /// Status, head and what is in the body.
 fn answer(mut stream: TcpStream) -> (u16, String, Value) {
     let mut text = String::new();
-    // What has come before the end counts.
+    // Bytes before the end count.
     let _ = stream.read_to_string(&mut text);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
@@ -94,7 +94,7 @@ fn a_program_is_told_what_the_target_says_and_what_hinders_it() {
     let (status, _, body) = asked.join().unwrap();
     assert_eq!((status, &body["code"], &body["body"]), (404, &json!(404), &json!("no such thing")));
 
-    // Nothing of these is told to the daemon.
+    // These requests do not reach the daemon.
     let other = r#"{"targetURL":"http://example.com/b"}"#;
     let (status, _, body) = answer(call(port, &post(other)));
     assert_eq!(status, 400);
@@ -221,7 +221,7 @@ fn clients_that_do_what_they_should_not_keep_nobody_out() {
 
 /// D1: what is off is not there.
 #[test]
-fn d01_without_it_nobody_listens() {
+fn d01_disabled_servicebus_does_not_listen() {
     let mut helper = Helper::start(&Settings::default());
     helper.object(Kind::Rule, "r", "rule-1", json!({"targetUrl": URL}));
     helper.told();

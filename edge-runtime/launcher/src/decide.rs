@@ -1,4 +1,4 @@
-//! What a start of the daemon is to do, by what stands in the state. Knows no files and no processes.
+//! Decides what a start of the daemon does, from the stored state. Does not know files or processes.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,14 +32,14 @@ impl Row {
     }
 }
 
-/// What a start does.
+/// Action of a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// No trial: the version in force.
     Plain,
-    /// One more start of what is on trial.
+    /// Another start during a trial.
     OnTrial,
-    /// What is on trial has failed: the state is what it was before, and this is why.
+    /// The trial has failed: the earlier state is restored, for this reason.
     Back { subject: Subject, reason: String },
 }
 
@@ -47,7 +47,7 @@ pub enum Start {
 pub fn decide(state: &mut State, boot_id: &str) -> Start {
     let Some(trial) = &mut state.trial else { return Start::Plain };
     let reason = if trial.boot_id != boot_id {
-        // Power goes when it goes: what was not proved by then may be the cause.
+        // The trial may have caused the reboot.
         "the machine was started anew during the trial".to_owned()
     } else if trial.starts >= STARTS {
         format!("the daemon has ended {STARTS} times during the trial")
@@ -66,7 +66,7 @@ mod tests {
     use crate::versions::Trial;
 
     #[test]
-    fn starts_in_a_row_count_only_while_they_are_soon_and_of_one_version() {
+    fn only_quick_starts_of_one_version_count() {
         let row = (0..5).fold(Row::default(), |row, turn| row.with("2-b", 100 + 12 * turn));
         assert_eq!(row.starts, 5);
         assert_eq!(row.clone().with("1-a", 149).starts, 1);

@@ -1,4 +1,4 @@
-//! Decides whether a version on trial works, from observations. Knows neither sockets nor clocks.
+//! Decides whether a version on trial works, from observations. Does not know sockets or clocks.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::versions::Trial;
 /// One look at the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Why it does not say that it is ready; none if it does.
+    /// Why it is not ready; `None` if it is.
     pub unready: Option<String>,
     /// Why the link is down; none if it is up.
     pub unlinked: Option<String>,
@@ -15,7 +15,7 @@ pub struct Look {
     pub unready_pods: Option<BTreeSet<String>>,
 }
 
-/// What is wrong at a look; none: nothing.
+/// Returns the problem of an observation; `None` without one.
 #[must_use]
 pub fn fault(trial: &Trial, look: &Look) -> Option<String> {
     if let Some(why) = &look.unready {
@@ -38,7 +38,7 @@ fn shown(uids: &[&str]) -> String {
     uids.iter().take(3).copied().collect::<Vec<_>>().join(", ") + more
 }
 
-/// How a trial goes on.
+/// State of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Wait,
@@ -46,7 +46,7 @@ pub enum Verdict {
     Bad(String),
 }
 
-/// What was seen so far.
+/// Observations so far.
 #[derive(Clone, Debug, Default)]
 pub struct Judge {
     /// Second of the trial in which all was well last.

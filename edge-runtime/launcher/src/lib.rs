@@ -1,7 +1,7 @@
-//! Which version of a node's programs runs: the package's, or one that came later, which has to prove itself first.
+//! Selects which version of a node's programs runs: the package's, or an upgrade, which must first pass a trial.
 //!
-//! Every start of a node goes through here, so it is small, changes with the package alone, and knows of the node only what
-//! stands in files and at one socket. It knows no pods, no store, no link.
+//! Every start of a node uses this program. So it is small, changes only with the package, and knows the node only by
+//! files and one socket. It does not know pods, the store or the link.
 //!
 //! | file | owns |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What can be seen of the daemon from outside, whatever version it is: its answer at the health socket, the link's file, and the
-//! pods as a version that is known to work reads them. Judges nothing.
+//! Observes the daemon from outside, whatever its version: its answer at the health socket, the link's file, and the
+//! pods as read by a proven version. Does not judge.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -20,18 +20,19 @@ const PODS: Duration = Duration::from_secs(20);
 /// Maximum size of an answer, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// One look. May take as long as the patience above.
+/// Makes one observation. May take as long as the timeout above.
 #[must_use]
 pub fn look(versions: &Versions, trial: &Trial) -> Look {
     let run = versions.run_folder();
-    // The old version first: the new one may be what is wrong. What it cannot read the new one can, perhaps.
+    // The old version first, because the new one may be broken. But only the new one may be able to read a newer
+    // format.
     let old = versions.programs(trial.from.as_deref());
     let new = versions.programs(versions.read().current.as_deref());
     let pods = [old, new].iter().find_map(|programs| unready_pods(&programs.join(ADMIN), versions.root()));
     Look { unready: unready(&run.join("health.sock")), unlinked: unlinked(&run.join("link.json")), unready_pods: pods }
 }
 
-/// Why the daemon does not say that it is ready.
+/// Why the daemon is not ready.
 #[must_use]
 pub fn unready(socket: &Path) -> Option<String> {
     match ask(socket) {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_is_what_the_daemon_answers() {
+    fn readiness_is_the_answer_of_the_daemon() {
         let (_temp, path) = served(b"HTTP/1.1 200 OK\r\n\r\nok");
         assert_eq!(unready(&path), None);
         let (_temp, path) = served(b"HTTP/1.1 503 Service Unavailable\r\n\r\nstore: full\x1b[2J\n");
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_up_only_if_its_file_says_so() {
+    fn link_state_is_read_from_its_file() {
         let temp = tempfile::tempdir().unwrap();
         let file = temp.path().join("link.json");
         assert!(unlinked(&file).is_some());
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_read_by_a_program_that_may_be_missing_fail_or_say_nonsense() {
+    fn faulty_program_for_pods_is_tolerated() {
         let temp = tempfile::tempdir().unwrap();
         let program = temp.path().join("edge-admin");
         let script = |text: &str| {

@@ -17,7 +17,7 @@ use crate::versions::Versions;
 /// A daemon that does not end by itself in this time is killed. It stops in well under a second, but for a slow disk.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// A process, told from one that later has its number by when it began (proc(5), `stat`, field 22).
+/// A process, identified by its pid and start time (proc(5), `stat`, field 22), because pids are reused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MainProcess {
@@ -49,7 +49,7 @@ impl MainProcess {
         replace(&file(versions), &serde_json::to_vec(&own).map_err(io::Error::other)?, false)
     }
 
-    /// The one that runs, if the launcher has started it.
+    /// Returns the running one, if the launcher has started it.
     #[must_use]
     pub fn find(versions: &Versions) -> Option<Self> {
         let noted: Self = serde_json::from_slice(&fs::read(file(versions)).ok()?).ok()?;
@@ -61,7 +61,7 @@ impl MainProcess {
         self.pid > 1 && start_time(self.pid).is_some_and(|time| time == self.start_time)
     }
 
-    /// Ends it: politely, then by force. Containers go on. Comes back when it is gone.
+    /// Ends it: by SIGTERM, then by SIGKILL. Containers continue. Returns when it is gone.
     pub fn end(&self) {
         self.signal(Signal::SIGTERM);
         let until = Instant::now() + GRACE;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_launcher_is_found_by_what_it_has_noted() {
+    fn launcher_is_found_by_its_note() {
         let temp = tempfile::tempdir().unwrap();
         let versions = Versions::new(temp.path(), Path::new("/nonexistent"));
         assert_eq!(MainProcess::find(&versions), None);

@@ -1,5 +1,5 @@
-//! A start of one of the node's programs: this process becomes that of the version in force. For the daemon it is first decided
-//! whether a trial goes on or is over.
+//! Starts one of the node's programs: this process executes the active version. For the daemon it first decides whether
+//! a trial continues.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,15 +15,15 @@ use crate::main_process::MainProcess;
 use crate::trial;
 use crate::versions::{DAEMON, Ended, State, Subject, Versions, boot_id};
 
-/// Says something where the daemon's log goes.
+/// Writes a message to the daemon's log.
 pub type Say<'a> = &'a dyn Fn(&str);
 
 const BACK: &str = "what was there before is in force again";
 /// What the disk did not take.
 const CANNOT_BE_REMEMBERED: &str = "the trial cannot be remembered";
 
-/// Whether these arguments start the daemon. `run` with a flag that only prints starts none: it must neither count as a start
-/// within a trial nor take the place of the daemon that upgrades find.
+/// Whether these arguments start the daemon. `run` with a flag that only prints does not: otherwise it would count as a
+/// start within a trial, or replace the daemon that upgrades find.
 #[must_use]
 pub fn starts_daemon(args: &[OsString]) -> bool {
     let only_prints = |word: &OsString| ["--print-config", "--help", "-h"].iter().any(|flag| word == flag);
@@ -58,7 +58,7 @@ pub fn daemon(versions: &Versions, launcher: &Path, args: &[OsString], say: Say<
     }
 }
 
-/// A version that cannot even be started: one on trial goes back to where it came from, another one to the package's.
+/// Handles a version that cannot be executed: a trial is rolled back, otherwise the package's version becomes active.
 fn give_up<'a>(state: &'a mut State, why: &str) -> &'a State {
     match &state.trial {
         Some(trial) if trial.subject == Subject::Programs => state.end(false, why),
@@ -79,13 +79,13 @@ fn ends_at_once(versions: &Versions, state: &State) -> Option<String> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let now = uptime.split('.').next()?.parse().ok()?;
     let row = before.with(version, now);
-    // Without a word in /run nothing is counted, and the version is started as ever.
+    // If /run cannot be written, nothing is counted, and the version starts as usual.
     private_dir(&versions.own_run_folder()).ok()?;
     replace(&file, &serde_json::to_vec(&row).ok()?, false).ok()?;
     (row.starts > ROW).then(|| format!("version {version} has ended {ROW} times in a row within seconds of its start"))
 }
 
-/// What is in force for this start.
+/// Returns the state for this start.
 fn settle(versions: &Versions, launcher: &Path, say: Say<'_>) -> State {
     let decided = versions.change(|state| {
         let before = state.clone();
@@ -169,7 +169,7 @@ mod tests {
     use crate::versions::Trial;
 
     #[test]
-    fn run_that_only_prints_is_no_start_of_the_daemon() {
+    fn run_that_only_prints_is_not_a_start() {
         let starts = |words: &str| starts_daemon(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>());
         assert!(starts("run") && starts("run --root /r --node n"));
         for words in ["run --print-config", "run --root /r --print-config", "run --help", "run -h", "status", ""] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_cannot_be_started_makes_room_for_the_one_before() {
+    fn version_that_cannot_start_is_rolled_back() {
         let trial = Trial { from: Some("1-a".into()), ..Trial::default() };
         let mut state = State { current: Some("2-b".into()), trial: Some(trial), last: None };
         give_up(&mut state, "Exec format error");
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_nobody_can_watch_or_remember_is_over() {
+    fn trial_without_watcher_or_state_is_ended() {
         let nobody = Path::new("/nonexistent");
         for subject in [Subject::Programs, Subject::Configuration] {
             let temp = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packages_version_comes_also_amid_a_trial_of_a_configuration() {
+    fn packaged_version_ends_a_configuration_trial() {
         let temp = tempfile::tempdir().unwrap();
         let versions = on_trial(temp.path(), Subject::Configuration);
         use_packaged(&versions).unwrap();

@@ -1,5 +1,6 @@
-//! The process that watches a trial from outside: started with the daemon, of the launcher's own code, so that nothing of what is
-//! on trial has to work. Looks again and again, and ends the trial one way or the other.
+//! The process that watches a trial from outside. It starts with the daemon and consists of the launcher's own code, so
+//! that it does not depend on the version on trial. It observes repeatedly, and ends the trial with success or
+//! rollback.
 
 use std::fs::File;
 use std::io;
@@ -50,7 +51,7 @@ fn command(launcher: &Path, root: &Path) -> Command {
         .arg(VERB)
         .arg("--root")
         .arg(root)
-        // The supervisor is to hear of the daemon from the daemon.
+        // Only the daemon itself may notify the supervisor.
         .env_remove("NOTIFY_SOCKET")
         .env_remove("WATCHDOG_USEC")
         .stdin(Stdio::null())
@@ -115,8 +116,8 @@ fn good(versions: &Versions, trial: &Trial) -> io::Result<()> {
     }
 }
 
-/// Goes back, whatever it takes. Where the disk does not take that, the daemon is ended all the same, for its next start finds
-/// that nothing can be remembered and is the old version's; and as soon as the disk takes something that stands there, too.
+/// Rolls back. If the disk cannot be written, the daemon is ended anyway: its next start detects that the state cannot
+/// be stored, and uses the old version. The state is stored as soon as the disk permits.
 fn bad(versions: &Versions, trial: &Trial, reason: &str) {
     let mut ended = false;
     loop {
@@ -140,7 +141,7 @@ fn end_daemon(versions: &Versions) {
     }
 }
 
-/// Whether a process runs one of the programs in this folder: the containers' monitor stays what it is for as long as there are
+/// Whether a process runs one of the programs in this folder. The monitor of containers keeps its version while it has
 /// containers.
 #[must_use]
 pub fn runs(folder: &Path) -> bool {
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn another_start_is_no_other_trial() {
+    fn another_start_belongs_to_the_same_trial() {
         let trial = Trial { seconds: 300, ..Trial::default() };
         let state = |trial| State { trial, ..State::default() };
         assert!(is_the_same(&state(Some(Trial { starts: 2, ..trial.clone() })), &trial));

@@ -1,5 +1,5 @@
-//! The folders with versions of the programs, and the file that names the active one. Knows neither what the programs
-//! do nor when one works.
+//! The folders with versions of the programs, and the file that names the active one. Does not know what the programs
+//! do, or when one works.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -26,14 +26,14 @@ pub struct Versions {
     packaged: PathBuf,
 }
 
-/// What stands in `state.json`.
+/// Content of `state.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct State {
     /// Name of the version in force; absent: the package's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// What `current` or the configuration has to prove.
+    /// The trial of `current` or of the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
     /// How the last trial ended.
@@ -47,7 +47,7 @@ pub struct State {
 pub enum Subject {
     #[default]
     Programs,
-    /// What was there before is beside the state, see [`Versions::configuration_before`].
+    /// The earlier configuration is beside the state, see [`Versions::configuration_before`].
     Configuration,
 }
 
@@ -79,12 +79,12 @@ pub struct Trial {
 #[serde(default, rename_all = "camelCase")]
 pub struct Ended {
     pub subject: Subject,
-    /// What was on trial; absent: the package's version.
+    /// The version on trial; absent: the package's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// It stays; else what was before is in force again.
+    /// True if it stays; false after a rollback.
     pub good: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
@@ -193,7 +193,7 @@ impl Versions {
     #[must_use]
     pub fn read(&self) -> State {
         let mut text = Vec::new();
-        // What is longer is not ours, and may be larger than the memory.
+        // A longer file is not from this program, and may be larger than the memory.
         let read = File::open(self.file()).and_then(|file| file.take(LONGEST + 1).read_to_end(&mut text));
         let fits = read.is_ok_and(|length| u64::try_from(length).is_ok_and(|length| length <= LONGEST));
         let state: State = serde_json::from_slice(&text).unwrap_or_default();
@@ -226,7 +226,7 @@ impl Versions {
     /// deleted meanwhile. `wait`: wait for the other holder; otherwise that is an error.
     ///
     /// # Errors
-    /// The disk takes nothing, or another process has it.
+    /// The disk cannot be written, or another process holds the lock.
     pub fn lock_arrival(&self, wait: bool) -> io::Result<Flock<File>> {
         private_dir(&self.folder())?;
         let file = File::create(self.folder().join("arriving.lock")).map_err(named(&self.folder()))?;
@@ -249,7 +249,7 @@ impl Versions {
         .map_err(named(&file))
     }
 
-    /// What was there before, of what a trial may be about, lies where it is looked for.
+    /// Restores the earlier configuration, if the trial is about the configuration.
     ///
     /// # Errors
     /// It cannot be written.
@@ -257,11 +257,11 @@ impl Versions {
         if subject == Subject::Configuration { self.restore_configuration() } else { Ok(()) }
     }
 
-    /// Ends the trial under way, if it `is` the one, as one that failed. Whether it was. The configuration comes back first: a
-    /// power cut in between finds a trial still, and goes back once more.
+    /// Ends the running trial as failed, if `is` accepts it; returns whether it did. Restores the configuration first:
+    /// after a power cut in between the trial still exists, and is rolled back again.
     ///
     /// # Errors
-    /// The disk takes nothing: the trial goes on.
+    /// The disk cannot be written: the trial continues.
     pub fn go_back(&self, is: impl FnOnce(&State) -> bool, reason: &str) -> io::Result<bool> {
         self.change(|state| {
             let Some(subject) = state.trial.as_ref().map(|trial| trial.subject).filter(|_| is(state)) else {
@@ -273,7 +273,7 @@ impl Versions {
         })?
     }
 
-    /// Deletes unused versions: neither active nor the rollback target, and not running. Deletes nothing while another
+    /// Deletes unused versions: not active, not the rollback target, and not running. Deletes nothing while another
     /// version arrives.
     ///
     /// # Errors
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_kept_and_a_damaged_one_is_none() {
+    fn damaged_state_counts_as_missing() {
         let temp = tempfile::tempdir().unwrap();
         let versions = versions(temp.path());
         assert_eq!(versions.read(), State::default());
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_fails_brings_back_what_was_and_says_why() {
+    fn failed_trial_is_rolled_back_with_a_reason() {
         let trial = Trial { from: Some("1-a".into()), job: Some("j".into()), ..Trial::default() };
         let mut state = State { current: Some("2-b".into()), trial: Some(trial.clone()), last: None };
         let mut good = state.clone();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_is_over_only_when_what_was_before_is_there() {
+    fn trial_ends_only_after_the_rollback() {
         let temp = tempfile::tempdir().unwrap();
         let versions = versions(temp.path());
         let folder = versions.configuration().parent().unwrap().to_path_buf();
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_nobody_needs_go() {
+    fn unused_versions_are_deleted() {
         let temp = tempfile::tempdir().unwrap();
         let versions = versions(temp.path());
         for name in ["1-a", "2-b", "3-c", "4-d", "5-e.partial"] {

@@ -1,8 +1,8 @@
-//! Exit records: one small JSON file per ended container, there before anyone hears of the exit.
+//! Exit records: one small JSON file per ended container, written before the exit is reported.
 //!
-//! They lie on the tmpfs of the run folder: what they have to outlive is the death of monitor and daemon, on a disk in
-//! whatever state. A power cut they need not survive, because the cloud hears of no end that is not on the medium in the
-//! store (`node/ends.rs`). So nothing here waits for a disk.
+//! They are on the tmpfs of the run folder, because they must survive the death of monitor and daemon with any state of
+//! the disk. They need not survive a power cut, because an end is reported to the cloud only when it is synced in the
+//! store (`node/exit_sync.rs`). So nothing here waits for a disk.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -36,7 +36,7 @@ pub struct ExitRecord {
 /// Writes one record atomically.
 ///
 /// # Errors
-/// There is no room.
+/// The file system is full.
 pub fn write(dir: &Path, record: &ExitRecord) -> io::Result<()> {
     write_all(dir, std::slice::from_ref(record))
 }
@@ -44,7 +44,7 @@ pub fn write(dir: &Path, record: &ExitRecord) -> io::Result<()> {
 /// Writes records, each atomically.
 ///
 /// # Errors
-/// There is no room for one; the others are written.
+/// The file system is full for one record; the others are written.
 pub fn write_all(dir: &Path, records: &[ExitRecord]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     records.iter().map(|record| write_one(dir, record)).fold(Ok(()), io::Result::and)

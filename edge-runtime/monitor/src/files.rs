@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// In a bundle: what the monitor has to know of its container again after a death.
+/// File in a bundle: what a new monitor must know of its container.
 pub(crate) const SAVED: &str = "monitor.json";
 
 /// The socket at which the monitor listens.
@@ -21,7 +21,7 @@ pub fn bundles(run: &Path) -> PathBuf {
     run.join("containers")
 }
 
-/// What the monitor says of itself.
+/// Log of the monitor.
 pub fn log(run: &Path) -> PathBuf {
     run.join("monitor.log")
 }

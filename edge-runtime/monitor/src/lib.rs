@@ -1,4 +1,5 @@
-//! One process per node that is the parent of every container, and what it has in common with the daemon.
+//! The monitor, one process per node that is the parent of every container, and the code that it shares with the
+//! daemon.
 //!
 //! The monitor runs the OCI runtime, copies the containers' output to log files and writes each exit code to disk
 //! before telling anyone, so that the daemon may die at any moment. It knows nothing of pods, images, the store or

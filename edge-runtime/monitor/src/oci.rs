@@ -1,10 +1,10 @@
-//! What an OCI runtime leaves in a folder that it was called with: its pid file, its log, and why it failed. For both
+//! Files that an OCI runtime writes into a folder: its pid file and its log with the reason of a failure. For both
 //! sides: the monitor starts containers, the daemon starts processes in them.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Longest message told about a failed start.
+/// Maximum length of the message about a failed start.
 const MESSAGE_CAP: usize = 2048;
 
 /// Written by the runtime once the container runs.
@@ -41,7 +41,8 @@ pub fn has_failed(folder: &Path) -> bool {
     fs::read_to_string(log_file(folder)).is_ok_and(|log| last_error(&log).is_some())
 }
 
-/// In logrus' words, as runc and crun write it, or in those of youki's tracing, which adds a stack to its last word.
+/// Finds the last error in the format of logrus, as written by runc and crun, or of youki's tracing, which appends a
+/// stack.
 fn last_error(log: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Line {
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_error_of_the_log_is_told() {
+    fn last_error_of_the_log_is_returned() {
         let log = concat!(
             "{\"level\":\"warning\",\"msg\":\"x\",\"time\":\"t\"}\n",
             "{\"level\":\"error\",\"msg\":\"runc run failed: exec: \\\"no\\\": not found\\n\",\"time\":\"t\"}\n",

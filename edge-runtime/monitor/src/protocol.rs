@@ -15,7 +15,7 @@ use crate::exit::ExitRecord;
 use crate::logs::cri::Stream;
 use sampan_sys::terminal::Size;
 
-/// Raised when a request or event is added; told in [`Request::Hello`] and its answer.
+/// Raised when a request or event is added; sent in [`Request::Hello`] and its answer.
 pub const VERSION: u32 = 3;
 
 /// A request with the number that its answer will carry.
@@ -34,16 +34,16 @@ pub enum Request {
     /// Accepts the container into the start queue. The outcome comes as [`Event::Started`] or
     /// [`Event::StartFailed`]. Refused when the id is known.
     Start(Box<StartContainer>),
-    /// Sends a signal to the container's first process. A container that is queued is dropped from the queue and
-    /// told as [`Event::StartFailed`]; one whose start is under way gets the signal once it has started.
+    /// Sends a signal to the container's first process. A queued container is removed from the queue and reported as
+    /// [`Event::StartFailed`]; one that is being started gets the signal after its start.
     Kill { id: String, signal: i32 },
     /// Forgets an ended (or failed) container and cleans what the OCI runtime keeps of it, its cgroup included.
     /// Answered when that is done. Refused while it runs. Unknown ids succeed.
     Delete { id: String },
     /// The daemon has committed the exit: removes the exit record.
     Forget { id: String },
-    /// From now on this connection gets what the container writes, as [`Event::Output`], until
-    /// [`Event::OutputEnd`]. A connection that takes nothing for a while is dropped. Refused unless it runs.
+    /// Sends the container's output to this connection, as [`Event::Output`], until [`Event::OutputEnd`]. A connection
+    /// that does not read for a while is dropped. Refused unless the container runs.
     Attach { id: String },
     /// Bytes for the terminal of a container that has one. The answer says how many were taken.
     Input {
@@ -55,13 +55,13 @@ pub enum Request {
     Resize { id: String, size: Size },
     /// Ends the standard input of a container with [`StartContainer::stdin_once`].
     CloseStdin { id: String },
-    /// All containers the monitor knows, and exits whose record is not forgotten.
+    /// Lists all containers the monitor knows, and exits whose record is not forgotten.
     List,
     /// Ends the monitor. Refused while any container is known.
     Shutdown,
 }
 
-/// What the monitor needs to start one container whose bundle is complete.
+/// Inputs for the start of one container whose bundle is complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartContainer {
     pub id: String,
@@ -118,7 +118,7 @@ pub enum FromMonitor {
     Event(Event),
 }
 
-/// By hand: a derive tries one after the other, with code of its own for each type in them.
+/// Handwritten: a derive tries one variant after the other, with separate code for each type in them.
 impl<'de> Deserialize<'de> for FromMonitor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let message = Value::deserialize(deserializer)?;
@@ -156,13 +156,13 @@ pub enum Event {
     StartFailed { id: String, message: String },
     /// The first process has ended; its exit record is on disk, its output in the log file.
     Exited(ExitRecord),
-    /// What an attached container has written.
+    /// Output of an attached container.
     Output {
         stream: Stream,
         #[serde(with = "bytes")]
         data: Vec<u8>,
     },
-    /// The attached container writes no more.
+    /// The output of the attached container has ended.
     OutputEnd {},
     /// What containers write cannot be logged, and why; without a reason: it can again. Told when it changes, and behind
     /// [`Request::Hello`] while there is a reason.
@@ -182,7 +182,7 @@ pub struct ContainerState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Phase {
-    /// In the queue, or being started by the OCI runtime.
+    /// Queued, or being started by the OCI runtime.
     Starting,
     Running {
         pid: i32,
@@ -190,7 +190,7 @@ pub enum Phase {
     },
     /// Ended; the record stays until forgotten.
     Exited(ExitRecord),
-    /// Could not be started; said until deleted.
+    /// Could not be started. Reported until the container is deleted.
     Failed {
         message: String,
     },

@@ -49,7 +49,7 @@ pub fn admit(pod: &Pod, others: impl Iterator<Item = impl Borrow<Pod>>, has: All
     .map(|(resource, requested, used, capacity)| Refusal::out_of(resource, requested, used, capacity))
 }
 
-/// The pod with what was given to it: a resize that waits for room takes none (K8s pkg/kubelet/allocation,
+/// Returns the pod with its allocated resources: a pending resize is not included (K8s pkg/kubelet/allocation,
 /// `UpdatePodFromAllocation`).
 pub fn allocated<'a>(pod: &'a Pod, record: &PodRecord) -> Cow<'a, Pod> {
     if record.resize_pending.is_none() {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn by_what_is_left() {
+    fn pod_must_fit_remaining_resources() {
         let half = asks("500m", "500");
         assert_eq!(reason(&half, std::slice::from_ref(&half)), "");
         assert_eq!(reason(&asks("501m", "1"), std::slice::from_ref(&half)), "OutOfcpu");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_huge_pages() {
+    fn huge_pages_are_refused() {
         let huge = pod(json!({"containers": [{"name": "c", "image": "i",
             "resources": {"limits": {"hugepages-2Mi": "4Mi", "memory": "1"}}}]}));
         let refused = admit(&huge, std::iter::empty::<&Pod>(), HAS).unwrap();

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn one_term_with_all_its_requirements_is_enough() {
+    fn one_term_with_all_requirements_suffices() {
         let refused = Err("NodeAffinity".to_owned());
         let cases = [
             (term("site", "In", &["cellar", "roof"]), true),

@@ -154,7 +154,7 @@ fn whole_object(
     Ok(Vec::new())
 }
 
-/// `None`: an optional reference leads nowhere, so the variable is not set at all.
+/// Returns `None` for an optional reference without a target: the variable is not set.
 fn one_value(
     source: &EnvVarSource,
     container: &str,

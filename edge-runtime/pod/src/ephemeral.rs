@@ -1,6 +1,6 @@
 //! Ephemeral containers (`kubectl debug`): as containers, so that all else treats them alike. Pure.
 //!
-//! They come after the pod has started, run once, and affect neither phase nor readiness.
+//! They start after the pod, run once, and do not affect its phase or readiness.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ pub fn containers(spec: &PodSpec) -> Vec<Container> {
     spec.ephemeral_containers.iter().flatten().map(container).collect()
 }
 
-/// The container whose processes the ephemeral container `name` wants to see.
+/// Returns the target container of the ephemeral container `name`, whose processes it shares.
 pub fn target<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
     let mut all = pod.spec.as_ref()?.ephemeral_containers.iter().flatten();
     let found = all.find(|e| e.name == name)?.target_container_name.as_deref();

@@ -1,4 +1,4 @@
-//! What can happen to a pod: the only input, beside time and the desired object, that changes its record.
+//! Events of a pod: the only input, beside time and the desired object, that changes its record.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::record::{NodeEnd, ProcessUser, Resources};
 
-/// One piece of news. Container news carries the attempt's id; news of any other attempt changes nothing.
+/// One event. Container events have the attempt's id; those of another attempt change nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodEvent {
     /// `PrepareSandbox` succeeded. `ips` is empty for host network pods.
@@ -22,7 +22,7 @@ pub enum PodEvent {
     ImageReady { container: String, image_id: String },
     /// `EnsureImage` failed.
     ImageFailed { container: String, failure: ImageFailure, message: String },
-    /// `Start` is under way: who the first process will run as is known.
+    /// `Start` is running: the user of the first process is known.
     Prepared { container: String, id: String, user: ProcessUser },
     /// `Start` succeeded: the container's first process runs (or ran).
     Started { container: String, id: String, pid: i32, started_at: Timestamp },
@@ -46,9 +46,9 @@ pub enum PodEvent {
     DependencyChanged,
     /// End the pod because the node is short of something or shuts down: phase Failed, within `end.grace_s`.
     Evict { reason: String, message: String, end: NodeEnd },
-    /// The daemon has started again within the same boot, or met a new monitor. `live` maps ids of containers that
-    /// run to their pid; 0 stands for a start that is still under way and will be answered.
-    /// Exits that happened meanwhile are told as [`PodEvent::Exited`] before this.
+    /// The daemon has started again within the same boot, or connected to a new monitor. `live` maps ids of running
+    /// containers to their pid; 0 means a start that is still running and will be answered. Exits meanwhile are
+    /// reported as [`PodEvent::Exited`] before this.
     Resumed { live: BTreeMap<String, i32>, sandbox_exists: bool },
 }
 

@@ -40,9 +40,8 @@ fn of_pod(pod: &Pod) -> BTreeMap<String, i64> {
 }
 
 /// Refuses `pod` as the kubelet does for any resource (`OutOfNAME`) when this node has too few of one left beside
-/// `others`, the pods that have not ended. Resources unknown to the node are counted elsewhere, such as one that an
-/// administrator has put into the Node object (K8s pkg/kubelet/lifecycle/predicate.go
-/// `removeMissingExtendedResources`).
+/// `others`, the pods that have not ended. Ignores resources unknown to the node, such as one that an administrator has
+/// put into the Node object (K8s pkg/kubelet/lifecycle/predicate.go `removeMissingExtendedResources`).
 pub fn admit<'a>(
     pod: &Pod,
     others: impl Iterator<Item = &'a Pod>,

@@ -1,9 +1,9 @@
-//! What a pod is on this node and what to do next about it, as pure functions over values.
+//! State of a pod on this node and decisions about it, as pure functions over values.
 //!
-//! The road of one change: the node loop takes an event, [`transition::apply`] makes the next
-//! [`record::PodRecord`], [`reconcile::reconcile`] decides the next [`step::Step`]s, the loop commits the record
-//! and then executes the steps, whose outcome comes back as events. [`status::publish`] turns the record into
-//! what the API shows. Nothing here does I/O, reads a clock or knows runc, the store or the link.
+//! Path of one change: the node loop takes an event. [`transition::apply`] computes the next [`record::PodRecord`], and
+//! [`reconcile::reconcile`] decides the next [`step::Step`]s. The loop commits the record and then executes the steps,
+//! whose results return as events. [`status::publish`] converts the record into the API status. Nothing here does I/O,
+//! reads a clock or knows runc, the store or the link.
 
 pub mod admission;
 pub mod affinity;

@@ -72,7 +72,7 @@ pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
         PodEvent::TeardownFailed { message } => {
             vec![EventDraft::pod(true, "FailedKillPod", format!("error killing pod: {message}"))]
         }
-        // A shutdown is told by the node, and by each container's `Killing`.
+        // The node reports a shutdown itself, and each container has `Killing`.
         PodEvent::Evict { reason, message, .. } if reason == EVICTED && record.terminal.is_none() => {
             vec![EventDraft::pod(true, reason, message.clone())]
         }
@@ -115,7 +115,7 @@ mod tests {
             brief(&about(&sim.record, &event)),
             ["spec.containers{c} Created Container created", "spec.containers{c} Started Container started"]
         );
-        // Told again to a daemon that has it from an earlier one.
+        // Repeated to a daemon that has it from an earlier one.
         sim.tell(event.clone());
         assert!(about(&sim.record, &event).is_empty());
         let failure = ImageFailure::Pull;

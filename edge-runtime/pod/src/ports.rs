@@ -101,7 +101,7 @@ pub struct Forward {
     pub to: IpAddr,
 }
 
-/// What has to be forwarded so that the host ports of `pod` lead to `ips`; nothing on the node's own network.
+/// Returns the forwards from the host ports of `pod` to `ips`; empty on the node's own network.
 pub fn forwards(pod: &Pod, ips: &[IpAddr]) -> Vec<Forward> {
     if host_network(pod) {
         return Vec::new();

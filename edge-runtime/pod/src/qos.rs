@@ -30,7 +30,7 @@ impl QosClass {
 pub fn qos_class(pod: &Pod) -> QosClass {
     let Some(spec) = &pod.spec else { return QosClass::BestEffort };
     let (mut any, mut guaranteed) = (false, true);
-    // What is said of the pod as a whole counts instead of its containers.
+    // Resources of the pod as a whole replace those of its containers.
     let whole = spec.resources.as_ref().filter(|r| r.requests.is_some() || r.limits.is_some());
     let all: Vec<_> = match whole {
         Some(whole) => vec![Some(whole)],

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_quantities_are_none() {
+    fn malformed_quantities_are_refused() {
         for text in ["", ".", "Mi", "1.2.3", "1 Mi", "1mi", "1e", "9223372036854775808", "1Eii", "0x1"] {
             assert_eq!(value(text), None, "{text}");
         }

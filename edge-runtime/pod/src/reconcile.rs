@@ -1,8 +1,9 @@
 //! The decision: desired pod, record, node facts and time go in, the next steps come out.
 //!
-//! Ordered and idempotent: a plan's record says which steps are under way, so asking again yields none of them twice.
-//! Follows the kubelet's sync loop for what a user can see (order, reasons, messages, back-off).
-//! [`run`] brings a pod up in order, [`keep`] looks after one container, [`images`] gets what it is made of, [`stop`] ends one, [`end`] brings all down; this file holds what both need.
+//! Ordered and idempotent: a plan's record contains the running steps, so another call does not repeat them. Follows
+//! the kubelet's sync loop for everything a user can see (order, reasons, messages, back-off). [`run`] starts a pod in
+//! order, [`keep`] supervises one container, [`images`] gets its images, [`stop`] ends one, [`end`] ends all. This file
+//! has what several of them need.
 
 mod end;
 mod images;
@@ -36,8 +37,8 @@ pub struct World<'a> {
     /// Admission by what only the node can know (resources, ports, missing cgroup controllers); asked after
     /// [`super::support::refusal`], until the pod is admitted or refused.
     pub admit: &'a dyn Fn(&Pod) -> Admission,
-    /// Whether there is no room for what a running pod requests now: `Deferred` beside the present pods, `Infeasible`
-    /// permanently.
+    /// Refuses what a running pod requests now: `Deferred` if it does not fit beside the present pods, `Infeasible` if
+    /// it never fits.
     pub resize: &'a dyn Fn(&Pod) -> Option<Refusal>,
 }
 
@@ -48,8 +49,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
 }
 
-/// Decides what comes next. `pod` is the newest desired object, also while it is being deleted: a
-/// `deletionTimestamp` in it is honoured even if no event told of it.
+/// Decides the next steps. `pod` is the newest desired object, also while it is being deleted: a `deletionTimestamp` in
+/// it counts even without an event.
 pub fn reconcile(pod: &Pod, record: PodRecord, world: &World<'_>, now: &Now) -> Plan {
     let mut record = transition::settle_boot(record, now);
     if pod.metadata.deletion_timestamp.is_some() {
@@ -113,7 +114,7 @@ impl<'a> Turn<'a> {
                 Admission::Waits(refusal) => self.wait_for_others(&refusal),
                 Admission::Refused(Refusal { reason, message }) => {
                     self.record.admitted = true;
-                    // Those of a pod that has waited: a refused one shows none.
+                    // Container states of a pod that has waited: a refused one shows none.
                     self.record.containers.clear();
                     self.steps.push(Step::Event(EventDraft::pod(true, &reason, message.clone())));
                     self.record.terminal = Some(Terminal { succeeded: false, reason, message });

@@ -1,7 +1,7 @@
-//! What this node remembers about one pod: a plain value, kept as JSON in the store.
+//! Stored state of one pod: a plain value, as JSON in the store.
 //!
-//! A record says what was decided and what was seen, never how to do it. Its boot times ([`Mono`]) are valid in the
-//! boot named by `boot_id` only. Old records must stay readable: add fields with `#[serde(default)]`.
+//! A record contains decisions and observations, not how to execute them. Its boot times ([`Mono`]) are valid only in
+//! the boot `boot_id`. Old records must stay readable: add fields with `#[serde(default)]`.
 
 mod container;
 mod hooks;
@@ -85,7 +85,7 @@ pub enum SandboxState {
     Ready {
         since: Timestamp,
     },
-    /// It may exist in part (the daemon died while making it) or no more (reboot): make it (again).
+    /// It may exist in part (the daemon died while making it) or not any more (reboot): make it again.
     Lost,
     /// `Teardown` was issued and has not answered.
     TearingDown,
@@ -103,7 +103,7 @@ pub struct Sandbox {
     /// Failures in a row, for the retry delay.
     #[serde(default)]
     pub failures: u32,
-    /// The pod reaches its neighbours through the node. Builds that did not say so had pods reach each other by themselves.
+    /// The pod reaches its neighbours through the node. In builds without this field pods reached each other directly.
     #[serde(default)]
     pub routed: bool,
 }

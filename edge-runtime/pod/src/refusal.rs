@@ -1,4 +1,4 @@
-//! The answer to a pod that will not run here, or not yet. Owns its form only; who refuses has the reasons.
+//! The refusal of a pod, permanent or for now. Owns only its form; callers have the reasons.
 
 use serde::{Deserialize, Serialize};
 

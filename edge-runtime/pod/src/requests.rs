@@ -1,5 +1,5 @@
-//! What a pod requests and is limited to, over all its containers (K8s component-helpers/resource, `PodRequests` and
-//! `PodLimits`). Pure; knows nothing of what the node has.
+//! Requests and limits of a pod, over all its containers (K8s component-helpers/resource, `PodRequests` and
+//! `PodLimits`). Pure; does not know the node's resources.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -8,7 +8,8 @@ use super::quantity;
 use super::record::ContainerKind;
 use super::spec::with_kinds;
 
-/// What can be asked for the pod as a whole (K8s component-helpers/resource, `supportedPodLevelResources`).
+/// Resources that can be requested for the pod as a whole (K8s component-helpers/resource,
+/// `supportedPodLevelResources`).
 const POD_LEVEL: [&str; 2] = ["cpu", "memory"];
 
 /// Thousandths of a cpu, whole units of all else. `None` if malformed.
@@ -16,19 +17,19 @@ pub fn amount(resource: &str, Quantity(text): &Quantity) -> Option<i64> {
     if resource == "cpu" { quantity::milli(text) } else { quantity::value(text) }
 }
 
-/// What a container, or a pod as a whole, requests; a limit without a request is its own request.
+/// Request of a container, or of a pod as a whole; defaults to its limit.
 pub fn request(resources: Option<&ResourceRequirements>, resource: &str) -> Option<i64> {
     let resources = resources?;
     let given = resources.requests.as_ref().and_then(|list| list.get(resource));
     amount(resource, given.or_else(|| resources.limits.as_ref()?.get(resource))?)
 }
 
-/// What a container, or a pod as a whole, is limited to.
+/// Limit of a container, or of a pod as a whole.
 pub fn limit(resources: Option<&ResourceRequirements>, resource: &str) -> Option<i64> {
     amount(resource, resources?.limits.as_ref()?.get(resource)?)
 }
 
-/// What the whole pod requests, with what the runtime itself needs.
+/// Request of the whole pod, including the overhead of the runtime.
 pub fn pod_request(pod: &Pod, resource: &str) -> i64 {
     let Some(spec) = &pod.spec else { return 0 };
     let whole = POD_LEVEL.contains(&resource).then(|| request(spec.resources.as_ref(), resource)).flatten();

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub const KIND: &str = "ServiceLinks";
 /// Every Service of the namespace.
 pub const ALL: &str = "all";
-/// The API's own, in [`API_NAMESPACE`]: told to every pod, whatever it says of links.
+/// The Service of the API, in [`API_NAMESPACE`]: every pod gets its variables, whatever its `enableServiceLinks`.
 pub const API: &str = "kubernetes";
 pub const API_NAMESPACE: &str = "default";
 

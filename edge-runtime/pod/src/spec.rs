@@ -1,4 +1,4 @@
-//! What the fields of a pod mean, for everybody who asks: its containers, their kinds, grace, priority and name.
+//! Accessors for fields of a pod: its containers, their kinds, grace period, priority and name.
 //!
 //! The one place that walks a manifest. What its containers ask for is in [`super::requests`].
 
@@ -34,7 +34,7 @@ pub fn with_kinds(spec: &PodSpec) -> impl Iterator<Item = (&Container, Container
     init.chain(spec.containers.iter().map(|one| (one, ContainerKind::App)))
 }
 
-/// Kind of a container of the init list: one that is always restarted is a sidecar.
+/// Kind of a container in `initContainers`: with `restartPolicy: Always` it is a sidecar.
 pub fn kind_in_init(container: &Container) -> ContainerKind {
     match container.restart_policy.as_deref() {
         Some("Always") => ContainerKind::Sidecar,
@@ -77,8 +77,8 @@ pub fn is_privileged(container: &Container) -> bool {
     container.security_context.as_ref().and_then(|context| context.privileged) == Some(true)
 }
 
-/// Grace as a field has it: 30 s if it does not say, and a negative one is as short as can be
-/// (K8s pkg/registry/core/pod/strategy.go, `CheckGracefulDelete`).
+/// Returns the grace period of a field: 30 s by default, and the minimum for a negative one (K8s
+/// pkg/registry/core/pod/strategy.go, `CheckGracefulDelete`).
 pub fn grace_s(seconds: Option<i64>) -> u32 {
     seconds.map_or(DEFAULT_GRACE_S, |seconds| u32::try_from(seconds.max(0)).unwrap_or(u32::MAX))
 }
@@ -104,7 +104,7 @@ pub fn is_critical(pod: &Pod, is_static: bool) -> bool {
     is_static || annotation(pod, MIRROR).is_some() || priority(pod) >= CRITICAL_PRIORITY
 }
 
-/// What an annotation of the pod says.
+/// Returns the value of an annotation.
 pub fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
     pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pod_shares_with_the_node() {
+    fn shared_host_namespaces_of_a_pod() {
         let of =
             |value: serde_json::Value| host_network(&pod(json!({"spec": {"containers": [], "hostNetwork": value}})));
         assert_eq!([of(json!(true)), of(json!(false)), of(json!(null))], [true, false, false]);

@@ -1,6 +1,6 @@
 //! Pods from manifest files on the node: parsing, naming, and the mirror object shown in the API. Pure.
 //!
-//! As with the kubelet, a static pod may not name objects of the API: it has to start without one.
+//! As in the kubelet, a static pod must not name objects of the API: it must start without one.
 
 use std::collections::BTreeMap;
 
@@ -170,7 +170,7 @@ fn api_reference(spec: &PodSpec) -> Option<&'static str> {
     spec.resource_claims.as_ref().filter(|c| !c.is_empty()).map(|_| "resourceclaims")
 }
 
-/// What the API server would fill in and this node relies on, and what the kubelet adds to static pods.
+/// Sets defaults of the API server on which this node relies, and fields that the kubelet adds to static pods.
 fn fill_defaults(spec: &mut PodSpec, node: &str) {
     spec.node_name = Some(node.to_owned());
     spec.restart_policy.get_or_insert_with(|| "Always".to_owned());

@@ -1,4 +1,4 @@
-//! From record to `PodStatus`: what kubectl shows for this pod. Pure; the wording follows the kubelet.
+//! Converts a record to `PodStatus`, which kubectl shows for this pod. Pure; the wording follows the kubelet.
 //!
 //! Conditions that others own (readiness gates) are read from the desired object and never reported.
 
@@ -51,7 +51,7 @@ pub fn publish(pod: &Pod, mut record: PodRecord, host: &HostFacts, now: &Now) ->
     (record, status)
 }
 
-/// A refused pod, or one that had ended before this node knew it: then the API knows best.
+/// Status of a refused pod, or of one that ended before this node knew it: then the API's status is kept.
 fn never_ran(pod: &Pod, record: &PodRecord, end: &Terminal) -> PodStatus {
     let phase = if end.succeeded { "Succeeded" } else { "Failed" };
     if let Some(known) = pod.status.as_ref().filter(|s| s.phase.as_deref() == Some(phase)) {

@@ -8,8 +8,8 @@ use super::record::{ContainerKind, StopReason};
 
 /// One thing to do. The order in the list is the order of beginning; steps of different containers may overlap.
 ///
-/// A step is issued once: the record that comes with it says that it is under way. After a restart of the daemon,
-/// [`super::event::PodEvent::Resumed`] makes the unfinished ones be issued again, so each must be safe to repeat.
+/// A step is issued once: the record beside it contains that it is running. After a restart of the daemon,
+/// [`super::event::PodEvent::Resumed`] causes unfinished steps to be issued again, so each must be safe to repeat.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Make volumes, namespaces, network. Answer: `SandboxReady` or `SandboxFailed`.
@@ -22,8 +22,8 @@ pub enum Step {
     /// Send a signal to the container's first process (`Kill`: to all its processes). No answer but `Exited`; if
     /// the attempt turns out not to run, answer `Exited` with what is known.
     Kill { container: String, id: String, signal: StopSignal, because: StopReason },
-    /// Run a lifecycle hook of the running attempt. Answer: `HookDone`; `postStart` has no limit in time, and what
-    /// runs is cut off when the record no longer has it under way.
+    /// Run a lifecycle hook of the running attempt. Answer: `HookDone`. `postStart` has no timeout; the hook is cut off
+    /// when the record does not contain it any more.
     RunHook { container: String, id: String, hook: HookKind, limit: Option<Duration> },
     /// Give running containers (name, id), and the pod as a whole, the cgroup values of the newest spec. Answer:
     /// `Resized`, one for each.
@@ -38,7 +38,7 @@ pub enum Step {
     ReportGone,
     /// Drop record and logs of the pod; its object is gone already.
     Forget,
-    /// Nothing changes by itself before this moment: reconcile again then. At most one per plan.
+    /// Reconcile again at this time, because nothing else changes before. At most one per plan.
     WakeAt(Mono),
     /// Record an event about the pod.
     Event(EventDraft),

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_dropped_nothing_said() {
+    fn known_fields_cause_no_warning() {
         let raw = json!({
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "creationTimestamp": null},
             "spec": {"containers": [{"name": "c", "env": []}], "securityContext": {}}, "status": {},

@@ -1,9 +1,9 @@
 //! The refusal table: every field of a pod that this build does not honour is named here, none is ignored silently.
 //!
-//! [`table`] names each field of the API's types; this file walks a pod along it. An unknown field, as from a newer
-//! API, is refused too. There are three answers: refuse the pod permanently (phase Failed), let it wait for what could
-//! come from outside (as a kubelet does with a volume it cannot mount), or run it and warn where the field only bounds
-//! or reports what the container does anyway.
+//! [`table`] has each field of the API's types; this file walks a pod along it. An unknown field, as from a newer API,
+//! is refused, too. There are three answers: refuse the pod permanently (phase Failed), let it wait for an outside
+//! change (as a kubelet does with a volume it cannot mount), or run it with a warning where the field only limits or
+//! reports what the container does anyway.
 
 mod table;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::extended_resources::is_extended;
 use super::refusal::Refusal;
 
-/// What a row says about a value that is present.
+/// Effect of a row on a present value.
 enum Rule {
     /// Honoured, with all that is inside it.
     Built,
@@ -98,7 +98,7 @@ pub fn container_refusal(spec: &PodSpec, name: &str) -> Option<String> {
     found.into_iter().find(|f| !matches!(f.answer, Answer::Warn)).map(|f| f.message())
 }
 
-/// What keeps the pod from starting until something outside of it changes: event reason and message.
+/// Returns what prevents the pod's start until something outside of it changes: event reason and message.
 pub fn obstacle(pod: &Pod) -> Option<Refusal> {
     findings(pod).into_iter().find_map(|f| match f.answer {
         Answer::Wait(reason) => Some(Refusal { reason: reason.to_owned(), message: f.message() }),
@@ -166,7 +166,7 @@ impl Rule {
     }
 }
 
-/// Not set, for the API's purposes. An empty object may mean something (`emptyDir: {}`).
+/// Whether the field counts as unset in the API. An empty object may have a meaning (`emptyDir: {}`).
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

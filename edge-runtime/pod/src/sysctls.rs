@@ -23,7 +23,7 @@ impl Namespace {
     }
 }
 
-/// One that changes nothing outside of its pod; each is namespaced in every kernel this node can run on (4.15).
+/// Sysctls that change nothing outside of their pod; each is namespaced in every supported kernel (4.15).
 const SAFE: &str = "
     kernel.shm_rmid_forced net.ipv4.ip_local_port_range net.ipv4.tcp_syncookies net.ipv4.ping_group_range
     net.ipv4.ip_unprivileged_port_start net.ipv4.ip_local_reserved_ports net.ipv4.tcp_keepalive_time
@@ -34,7 +34,7 @@ const IPC: &str = "
     kernel.sem kernel.shmall kernel.shmmax kernel.shmmni kernel.shm_rmid_forced kernel.shm kernel.msgmax
     kernel.msgmnb kernel.msgmni kernel.msg";
 
-/// What an administrator may add: a name, or the beginning of names followed by `*`.
+/// A sysctl that an administrator permits: a name, or a prefix of names followed by `*`.
 ///
 /// # Errors
 /// It is not in a namespace of the pod, so it would change the node.
@@ -68,8 +68,8 @@ pub fn forbidden(pod: &Pod, allowed: &[String]) -> Option<String> {
     })
 }
 
-/// What a pod's namespaces get: as containerd and Docker, a network of its own lets every user listen on low ports
-/// and ping; then the pod's own wishes.
+/// Returns the sysctls of a pod's namespaces. As in containerd and Docker, its own network permits every user to listen
+/// on low ports and to ping; the pod's own sysctls follow.
 pub fn of_sandbox(pod: &Pod) -> Vec<(String, String)> {
     let own_network = !host_network(pod);
     let defaults = [("net.ipv4.ip_unprivileged_port_start", "0"), ("net.ipv4.ping_group_range", "0 2147483647")];

@@ -50,7 +50,7 @@ pub(super) struct Sim {
     pub(super) s: u64,
     /// Images on the node; others must be pulled.
     pub(super) images: Vec<String>,
-    /// What the node says to the pod while it is not admitted.
+    /// The node's admission while the pod is not admitted.
     pub(super) admission: Admission,
     /// No resize is let in.
     pub(super) no_room: bool,

@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(held("2026-01-01T01:00:00Z").refresh_at(0), time("2026-01-01T00:48:00Z"));
         assert_eq!(held("2026-01-01T01:00:00Z").refresh_at(u32::MAX), time("2026-01-01T00:47:50Z"));
         assert_eq!(held("2027-01-01T00:00:00Z").refresh_at(0), time("2026-01-02T00:00:00Z"));
-        // A life shorter than the jitter, and one that ends before it begins.
+        // A life shorter than the jitter, and one that ends before its beginning.
         assert_eq!(held("2026-01-01T00:00:10Z").refresh_at(u32::MAX), time("2026-01-01T00:00:07Z"));
         assert_eq!(held("2025-01-01T00:00:00Z").refresh_at(7), time("2026-01-01T00:00:00Z"));
     }

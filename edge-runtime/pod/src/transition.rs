@@ -1,7 +1,7 @@
-//! What news does to a record. The one place where an event changes what is remembered.
+//! Applies events to a record. The only place where an event changes the record.
 //!
-//! Late news cannot undo a decision: a start that is reported after its stop was decided stays a stop, and news of
-//! an attempt that is not the current one changes nothing.
+//! Late events cannot undo a decision: a start that is reported after its stop was decided stays a stop, and events of
+//! another attempt change nothing.
 
 mod containers;
 mod restart;
@@ -39,7 +39,7 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
         PodEvent::DeletionRequested { grace_s } => request_deletion(&mut record, grace_s, false, now),
         PodEvent::ObjectGone { grace_s } => request_deletion(&mut record, grace_s, true, now),
         PodEvent::Evict { reason, message, end } => {
-            // One that had ended keeps its own end.
+            // A pod that had ended keeps its own end.
             if record.terminal.is_none() {
                 record.terminal = Some(Terminal { succeeded: false, reason, message });
                 record.node_end = Some(end);
@@ -117,8 +117,8 @@ fn sandbox_retry(record: &mut PodRecord, now: &Now) -> Mono {
     now.mono.after(pause)
 }
 
-/// A second request can only shorten the grace, and an object that is gone does not come back. No grace at all is a
-/// second (K8s pkg/kubelet/pod_workers.go, `calculateEffectiveGracePeriod`).
+/// Records a deletion request. A second one can only shorten the grace period, and a deleted object does not return. A
+/// grace period of zero becomes a second (K8s pkg/kubelet/pod_workers.go, `calculateEffectiveGracePeriod`).
 pub(super) fn request_deletion(record: &mut PodRecord, grace_s: u32, object_gone: bool, now: &Now) {
     let grace_s = grace_s.max(1);
     match &mut record.deletion {

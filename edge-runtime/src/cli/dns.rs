@@ -13,7 +13,8 @@ const FLAGS: &[Flag] = &[Flag::value("listen", "ADDRESS", ""), Flag::value("subn
 
 fn run(given: Given) -> Result<(), CliError> {
     super::start_log();
-    // A session of its own: what ends the daemon's ends nothing here. Fails only for one that leads one already.
+    // A separate session: signals to the daemon's session do not reach this process. Fails only if it leads a session
+    // already.
     let _ = nix::unistd::setsid();
     let subnets = given.all::<Subnet>("subnet")?;
     let listen = given.all::<IpAddr>("listen")?;

@@ -1,5 +1,5 @@
-//! What the daemon starts of this program, beside the monitor: each does what the daemon must not wait for, must not
-//! remember, or cannot do with its second thread. Not for people.
+//! Helper processes of the daemon beside the monitor. Each does what the daemon must not wait for, must not keep in
+//! memory, or cannot do with its second thread. Not for people.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -50,7 +50,7 @@ fn as_container(given: Given) -> Result<(), CliError> {
     Err(CliError::Failed(format!("{}: {error}", PathBuf::from(program).display())))
 }
 
-/// Deletes what no image needs. How much of it says how short the disk is.
+/// Deletes layers that no image needs. The operand says how short the disk is.
 fn collect(given: Given) -> Result<(), CliError> {
     let how = match given.operand()?.as_str() {
         "usual" => Sweep::USUAL,
@@ -98,10 +98,10 @@ fn own(given: Given) -> Result<(), CliError> {
     Ok(Owning { path, group, mark }.run()?)
 }
 
-/// The first process of a shared pid namespace: takes in orphans until it is told to end.
+/// The first process of a shared pid namespace: reaps orphans until a signal ends it.
 fn pause(_: Given) -> Result<(), CliError> {
-    // The pod's containers see it and may be of the same user: none of them traces it, writes its memory or follows its
-    // root (ptrace_access_mode).
+    // Containers of the pod can see this process and may have the same uid. They must not trace it, write its memory or
+    // follow its root (ptrace_access_mode).
     nix::sys::prctl::set_dumpable(false)?;
     let signals = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT]);
     signals.thread_block()?;
@@ -136,7 +136,7 @@ fn userns(given: Given) -> Result<(), CliError> {
     unshare(flags)?;
     let mut out = std::io::stdout();
     out.write_all(b"\n").and_then(|()| out.flush())?;
-    // Whatever comes: the end of it is what is waited for.
+    // Ignores the input, and waits for its end.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     Ok(())
 }

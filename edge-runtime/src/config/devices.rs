@@ -9,7 +9,7 @@ use super::Wrong;
 use super::number::Number;
 use crate::pod::extended_resources::is_extended;
 
-/// What stands behind one resource name.
+/// Device nodes of one resource name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DeviceClass {

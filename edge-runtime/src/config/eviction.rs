@@ -44,8 +44,8 @@ impl EvictionConfig {
     }
 }
 
-/// What pods may use: all but what is kept back, and but the amount below which they would be evicted (K8s
-/// pkg/kubelet/cm `getNodeAllocatableAbsolute`).
+/// Resources for pods: all except reservations and the amount below which pods would be evicted (K8s pkg/kubelet/cm
+/// `getNodeAllocatableAbsolute`).
 impl Config {
     pub fn allocatable_cpu_milli(&self, cpus: u32) -> u64 {
         (u64::from(cpus) * 1000).saturating_sub(*self.reserved.cpu_millis)

@@ -23,7 +23,7 @@ use super::upgrade::UpgradeConfig;
 use crate::image::registry_config::RegistryConfig;
 use crate::sys::cgroup::Driver;
 
-/// What was typed, before defaults and checks.
+/// The file as typed, before defaults and checks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ConfigFile {

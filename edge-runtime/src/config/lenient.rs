@@ -1,5 +1,5 @@
-//! A configuration of another version: keys that this one does not know are left out and named, so that a node whose
-//! program was rolled back runs all the same. So are labels that a node may not have: the rest of its Node is reported.
+//! Reads a configuration of another version: it omits unknown keys and names them, so that a node whose program was
+//! rolled back still runs. It also omits labels that a node must not have, so that the others are reported.
 
 use std::path::Path;
 
@@ -63,7 +63,7 @@ fn without_unknown(text: &str, message: &str) -> Option<String> {
     Some(serde_json::to_value(&value).ok()?.to_string())
 }
 
-/// What is at `a.b[2].c`. A key may have dots itself.
+/// Returns the value at `a.b[2].c`. A key may contain dots.
 fn at<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     if path.is_empty() {
         return Some(value);

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::number::Number;
 use super::{Wrong, wrong};
 
-/// What one container may log. At this rate it writes 1 TB a year, which a small card endures for some years; 100 MB/s,
-/// which the disk would take, wear it out in weeks. Some hundred usual lines a second pass, and five minutes' worth may
-/// come at once (10 MB).
+/// Default log rate of one container. At this rate it writes 1 TB a year, which a small card endures for some years.
+/// The maximum of the disk, 100 MB/s, would wear it out in weeks. The rate permits some hundred usual lines a second,
+/// and the burst is five minutes' worth (10 MB).
 const LOG_BYTES_PER_SECOND: u64 = 32 << 10;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use super::{Wrong, wrong};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct MetricsConfig {
-    /// Address as typed. It has neither TLS nor a password: any client that reaches it may read the metrics.
+    /// Address as typed. It is served without TLS or a password: any client that reaches it may read the metrics.
     listen: Option<String>,
 }
 

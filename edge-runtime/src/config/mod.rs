@@ -1,5 +1,6 @@
-//! The node's configuration: one YAML file and the flags of `run`, made into valid values before
-//! anything is opened. One file per section: what is typed, what it means, its defaults and checks; knows nothing of what the values are used for.
+//! The node's configuration: one YAML file and the flags of `run`, converted into valid values before anything is
+//! opened. One file per section has its keys, their meaning, defaults and checks. Does not know how the values are
+//! used.
 
 pub mod devices;
 mod eviction;
@@ -42,7 +43,7 @@ use self::devices::{DeviceClass, Handler};
 use crate::image::registry_config::RegistryConfig;
 use crate::sys::cgroup::Driver;
 
-/// What is known beside the file.
+/// Inputs beside the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// A flag of `edge-runtime run`, which overrides the file.

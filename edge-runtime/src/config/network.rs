@@ -46,7 +46,7 @@ pub enum Routes {
     /// Those of this node.
     #[default]
     None,
-    /// Those of the nodes on its LAN, too. Its pods' subnets are then what the cluster gives the Node.
+    /// Also pods of nodes on its LAN. The cluster then assigns the subnets of its pods, in the Node.
     Lan,
 }
 
@@ -63,8 +63,8 @@ const PLUGINS: [&str; 3] = ["/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"];
 #[derive(Clone, Debug)]
 pub struct NetworkConfig {
     pub bridge: String,
-    /// Pod subnets of this node: one, or one of each family. With [`Routes::Lan`] those that the cluster has given it, none
-    /// before that.
+    /// Pod subnets of this node: one, or one of each family. With [`Routes::Lan`] those that the cluster has assigned,
+    /// empty before that.
     pub subnets: Vec<Subnet>,
     pub cluster_dns: Vec<String>,
     pub cluster_domain: String,

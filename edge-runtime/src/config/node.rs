@@ -1,4 +1,4 @@
-//! The keys at the top of the file: what the node is called, how many pods it takes, what it keeps for itself.
+//! The top-level keys of the file: the node's name, its number of pods, its reservations.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -7,8 +7,8 @@ use serde_yaml_ng::{Error, Mapping, Value};
 use super::{Config, ConfigFile};
 
 impl Config {
-    /// `typed` is what this was made from, and `text` the file it stands in. A key that is not there has the comment
-    /// `# default`; one that has no value stands in a comment.
+    /// Prints the configuration. `typed` is its source, and `text` the file. A missing key gets the comment `#
+    /// default`; a key without a value is in a comment.
     ///
     /// # Errors
     /// A value cannot be written as YAML.
@@ -76,7 +76,7 @@ mod tests {
     use super::super::Overrides;
     use super::*;
 
-    /// What is printed for `text`, and how the two configurations look.
+    /// Returns the output for `text`, and the two configurations in debug format.
     fn printed(text: &str) -> (String, String, String) {
         let file = Path::new("/etc/edge-runtime/config.yaml");
         let read = |text: &str| {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_the_same_configuration() {
+    fn printed_configuration_is_the_same() {
         for text in [
             "",
             "max-pods: 7\nnetwork: {subnet: 10.9.0.0/24, cluster-dns: [10.96.0.10]}\nlogs: {bytes-per-second: 0}\n",
@@ -129,7 +129,7 @@ mod tests {
 
     /// A key that is forgotten in [`Config::filled`] would be here, too.
     #[test]
-    fn only_what_has_no_default_is_not_set() {
+    fn only_keys_without_a_default_are_unset() {
         let (yaml, ..) = printed("");
         let unset: Vec<&str> =
             yaml.lines().filter_map(|line| line.trim().strip_prefix("# ")?.strip_suffix(": not set")).collect();

@@ -18,7 +18,7 @@ pub enum Swap {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unlimited {
-    /// Runs without the limit; a Warning event says so.
+    /// Runs without the limit, with a Warning event.
     #[default]
     Warn,
     /// Fails.

@@ -1,4 +1,4 @@
-//! The `security` section: what pods get by default and what an administrator allows beyond it.
+//! The `security` section: defaults of pods, and further permissions by the administrator.
 
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,7 @@ use crate::net::services::node_ports::NodePorts;
 pub struct ServicesConfig {
     /// Without it the bridge tells of no Service, and the kernel knows of none.
     pub enabled: bool,
-    /// Pods ask the node for names, unless `network.cluster-dns` says whom.
+    /// Pods use the node as DNS server, unless `network.cluster-dns` names others.
     pub dns: bool,
     /// Ranges of the node's own addresses at which node ports are served, or `primary`; none for all but loopback.
     pub node_port_addresses: Vec<String>,

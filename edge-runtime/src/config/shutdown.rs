@@ -4,14 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::number::Number;
 
-/// What becomes of pods when the machine shuts down.
+/// How pods end when the machine shuts down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AtShutdown {
-    /// They go on at the next boot.
+    /// Pods continue at the next boot.
     #[default]
     Resume,
-    /// They end as `Failed`, as with a kubelet: for nodes whose pods are replaced elsewhere.
+    /// Pods end as `Failed`, as with a kubelet: for nodes whose pods are replaced on other nodes.
     Fail,
 }
 

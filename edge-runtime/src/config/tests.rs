@@ -1,4 +1,4 @@
-//! What a wrong configuration says.
+//! Error messages of a wrong configuration.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The `upgrade` section: whose programs may come to this node, and how long they are on trial. Used by `edge-admin`.
+//! The `upgrade` section: which programs this node accepts, and how long their trial is. Used by `edge-admin`.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::number::Number;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct UpgradeConfig {
-    /// Ed25519 public keys, base64 of 32 bytes each. With any, programs must be signed with one of them.
+    /// Ed25519 public keys, base64 of 32 bytes each. If there are any, programs must be signed with one of them.
     pub keys: Vec<String>,
     /// How long a trial lasts.
     pub trial_seconds: Number<u64, 300>,

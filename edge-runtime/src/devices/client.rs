@@ -1,5 +1,5 @@
-//! Has a helper running and is connected to it: one that an earlier daemon has left is taken over, one that ends is started
-//! again. What is said and heard is for the caller.
+//! Keeps a helper running and is connected to it: takes over the helper of an earlier daemon, and restarts one that has
+//! ended. The caller processes the messages.
 
 use std::cell::Cell;
 use std::io;
@@ -43,7 +43,7 @@ pub struct Helper {
     pub settings: Value,
 }
 
-/// What is heard of the helper, in order.
+/// An event of the helper, in order.
 #[derive(Debug)]
 pub enum Heard {
     /// A helper is up and has no state. Everything must be sent to this connection.
@@ -65,7 +65,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Sends a line; false if there is no room: retry after [`Heard::Room`].
+    /// Sends a line. Returns false if the queue is full: retry after [`Heard::Room`].
     pub fn tell(&self, connection: u64, line: ToHelper) -> bool {
         let told = self.lines.try_send((connection, line)).is_ok();
         self.waiting.set(!told);
@@ -133,7 +133,8 @@ impl Helper {
                 if of == connection {
                     let written = within(PATIENCE, lines::write(&mut out, &line)).await;
                     match written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())) {
-                        // It reads no more, for it ends: what it has said before is still to be heard, up to the end of the stream.
+                        // The helper does not read any more because it ends. Its earlier messages are still read, up to
+                        // the end of the stream.
                         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => pending().await,
                         written => written?,
                     }
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_helper_says_while_it_ends_is_heard() {
+    fn last_messages_of_an_ending_helper_are_read() {
         let temp = tempfile::tempdir().unwrap();
         let socket = temp.path().join("devices.sock");
         let listener = UnixListener::bind(&socket).unwrap();

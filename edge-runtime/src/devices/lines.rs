@@ -12,7 +12,7 @@ use crate::sys::from_json::from_json;
 /// Bytes asked for at once.
 const CHUNK: usize = 4096;
 
-/// The reading side. What is read and not yet taken stays when a future of it is dropped.
+/// The reading side. Unprocessed input survives when a future of it is dropped.
 #[derive(Debug)]
 pub struct Lines<S> {
     stream: S,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_however_they_are_cut() {
+    fn split_lines_are_joined() {
         let text = b"{\"a\":1}\n\"x\\ny\"\n[1,2]\n".as_slice();
         smol::block_on(async {
             let mut lines = Lines::new(text);

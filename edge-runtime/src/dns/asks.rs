@@ -1,24 +1,24 @@
-//! Namespaces that the helper has the daemon ask about: whose pods may make it ask, and how often. Pure.
+//! Decides when the helper asks the daemon about a namespace, with limits for each client. Pure.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Names that nothing is known of: in all, and on behalf of one asker, so that one that makes up names leaves the others
-/// theirs.
+/// Maximum number of unknown namespaces: of all clients, and of one client. A client that invents names cannot use up
+/// the limit of others.
 const MOST: usize = 64;
 const MOST_OF_ONE: usize = 8;
-/// For so long one counts.
+/// An unknown namespace counts for this time.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// The same one is asked about again after so long: the daemon may have been away.
+/// The helper asks again after this time: the daemon may have been down.
 const AGAIN: Duration = Duration::from_secs(5);
-/// That a known one is in use is told once in so long.
+/// Minimum time between two reports that a followed namespace is in use.
 const USED: Duration = Duration::from_secs(6 * 3_600);
 
 #[derive(Debug, Default)]
 pub struct Asks {
     unknown: BTreeMap<String, Ask>,
-    /// Those that others have asked for before, and when it was told last that they are in use.
+    /// Followed namespaces that pods use, and the time of the last report.
     used: BTreeMap<String, Duration>,
 }
 
@@ -29,18 +29,18 @@ struct Ask {
     told: Duration,
 }
 
-/// What to do about a namespace that nothing is known of.
+/// What to do about an unknown namespace.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Tell the daemon, and wait.
+    /// Ask the daemon, and wait.
     Tell,
-    /// It is told already.
+    /// Wait: the daemon has been asked.
     Wait,
     Refuse,
 }
 
 impl Asks {
-    /// Somebody asks about a namespace that nothing is known of; `now` is the time since any fixed moment.
+    /// Records a query for an unknown namespace. `now`: time since any fixed moment.
     pub fn unknown(&mut self, namespace: &str, by: IpAddr, now: Duration) -> Verdict {
         self.unknown.retain(|_, ask| now.saturating_sub(ask.since) < REMEMBERED);
         if let Some(ask) = self.unknown.get_mut(namespace) {
@@ -58,7 +58,7 @@ impl Asks {
         Verdict::Tell
     }
 
-    /// Somebody asks about one that is known because it was asked for: whether to tell that it still is.
+    /// Records a query for a namespace that is followed because of earlier queries. Returns whether to report the use.
     pub fn used(&mut self, namespace: &str, now: Duration) -> bool {
         match self.used.get_mut(namespace) {
             Some(told) if now.saturating_sub(*told) < USED => false,
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_daemon_is_told_once_and_again_if_nothing_comes_of_it() {
+    fn daemon_is_asked_once_and_again_after_a_pause() {
         let mut asks = Asks::default();
         let mut ask = |at| asks.unknown("shop", ip(1), seconds(at));
         assert_eq!([ask(0), ask(1), ask(5), ask(6)], [Verdict::Tell, Verdict::Wait, Verdict::Tell, Verdict::Wait]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_told_now_and_then() {
+    fn use_of_a_namespace_is_reported_every_six_hours() {
         let mut asks = Asks::default();
         let mut used = |at| asks.used("shop", seconds(at));
         assert_eq!([used(0), used(60), used(6 * 3_600), used(6 * 3_600 + 1)], [true, false, true, false]);

@@ -1,19 +1,19 @@
-//! Answers of other servers, for as long as they may be believed; and for longer when nobody answers (RFC 8767). Pure.
+//! Cache of answers of other servers. Serves stale answers when no server answers (RFC 8767). Pure.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::wire::u16_at;
 
-/// Most answers, and most bytes of them with their questions.
+/// Maximum number of answers, and of bytes with their keys.
 const MOST: usize = 2_000;
 const MOST_BYTES: usize = 512 * 1024;
-/// What is believed for less is not worth asking for again and again; what is believed for longer may have changed.
+/// Bounds of a TTL, in seconds. The minimum saves queries; the maximum limits the age of an answer.
 const LEAST_TTL: u32 = 5;
 const MOST_TTL: u32 = 3_600;
-/// Of an answer that there is none.
+/// Maximum TTL of a negative answer, in seconds.
 const NEGATIVE_TTL: u32 = 30;
-/// How old an answer may be that is given for want of a newer one, and how long that is believed (RFC 8767, 4 and 5).
+/// Maximum age of a stale answer, and its TTL in seconds (RFC 8767, 4 and 5).
 const STALE: Duration = Duration::from_secs(24 * 3_600);
 const STALE_TTL: u32 = 30;
 
@@ -31,13 +31,13 @@ pub struct Cache {
 #[derive(Debug)]
 struct Entry {
     answer: Box<[u8]>,
-    /// Where its times to live stand.
+    /// Offsets of its TTLs.
     ttls: Box<[u16]>,
     ttl: u32,
     since: Duration,
 }
 
-/// What the same question has in common with another one: all but its id, and how its name is written.
+/// Key of a query: all but its id, with the name in lower case.
 pub fn key(question: &[u8], name_ends: usize) -> Box<[u8]> {
     let mut key: Vec<u8> = question.get(2..).unwrap_or_default().to_vec();
     let name = HEADER - 2..name_ends.saturating_sub(2).min(key.len());
@@ -46,7 +46,7 @@ pub fn key(question: &[u8], name_ends: usize) -> Box<[u8]> {
 }
 
 impl Cache {
-    /// Keeps an answer; `now` is the time since any fixed moment. What is cut off, or no answer, is not kept.
+    /// Stores an answer. Ignores failures and truncated messages. `now`: time since any fixed moment.
     pub fn put(&mut self, key: Box<[u8]>, answer: &[u8], now: Duration) {
         let flags = u16_at(answer, 2).unwrap_or_default();
         let (cut, code) = (flags & 0x0200 != 0, flags & 0x000f);
@@ -64,8 +64,8 @@ impl Cache {
         }
     }
 
-    /// The answer with this id and question, and its times to live as they are by now. With `stale` also one that is too
-    /// old.
+    /// Returns the stored answer with this id, this spelling of the question and the remaining TTL. `stale` permits an
+    /// expired one.
     pub fn get(&self, key: &[u8], id: u16, question: &[u8], now: Duration, stale: bool) -> Option<Vec<u8>> {
         let entry = self.entries.get(key)?;
         let age = now.saturating_sub(entry.since);
@@ -92,7 +92,7 @@ impl Cache {
     }
 }
 
-/// Where the times to live of a message stand, and the smallest of them. None for a message that ends too soon.
+/// Offsets of the TTLs of a message, and the smallest TTL. `None` for a message that ends too early.
 fn times(message: &[u8]) -> Option<(Vec<u16>, Option<u32>)> {
     let mut at = HEADER;
     for _ in 0..u16_at(message, 4)? {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_given_while_it_may_be_believed_and_its_time_runs() {
+    fn answer_is_served_until_its_ttl_ends_and_stale_for_a_day() {
         let mut cache = Cache::default();
         cache.put(key_of(1), &message(60, 0, 1), seconds(100));
         let lower = QUESTION.to_ascii_lowercase();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_cut_answers_are_not_kept_and_absence_not_for_long() {
+    fn failures_are_not_stored_and_negative_answers_expire_early() {
         let mut cache = Cache::default();
         let mut cut = message(60, 0, 1);
         cut[2] |= 2;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded_and_the_oldest_goes() {
+    fn cache_is_bounded_and_drops_the_oldest_answer() {
         let mut cache = Cache::default();
         (0..MOST + 10).for_each(|number| cache.put(key_of(number), &message(60, 0, 1), seconds(0)));
         assert_eq!((cache.entries.len(), cache.order.len()), (MOST, MOST));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_a_name_is_written_makes_no_other_question() {
+    fn key_ignores_the_case_of_the_name() {
         let packet =
             |id: u8, name: &[u8]| [&[0, id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], name, &b"\x00\x00\x01\x00\x01"[..]].concat();
         let key = |packet: Vec<u8>| key(&packet, HEADER + 5);

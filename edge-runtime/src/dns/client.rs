@@ -1,4 +1,4 @@
-//! The daemon's side: has a helper running, and tells it of the cluster. It outlives the daemon, and is found again.
+//! The daemon's side: keeps a helper running and sends it the cluster. A new daemon takes over a running helper.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,17 +20,17 @@ use crate::net::Subnet;
 use crate::sys::helper;
 use crate::sys::time::within;
 
-/// Before another one is started when one has ended: doubled each time.
+/// Back-off before the next start of a helper that has ended; doubled each time.
 const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(30);
-/// For it to take what it is told: one that does not for so long hangs.
+/// Time for the helper to take a message. After it the helper counts as hung.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For the rest of what it has begun to say.
+/// Time for the rest of a message whose first byte has arrived.
 const REST: Duration = Duration::from_secs(5);
-/// One that has lived so long was no failure.
+/// A helper that has run this long resets the back-off.
 const PROVEN: Duration = Duration::from_secs(10);
 
-/// How the helper is started.
+/// Arguments of the helper.
 #[derive(Clone, Debug)]
 pub struct Helper {
     pub root: PathBuf,
@@ -39,49 +39,49 @@ pub struct Helper {
     pub subnets: Vec<Subnet>,
 }
 
-/// What is told to whoever listens.
+/// Sends the cluster to the connected helper.
 #[derive(Debug)]
 pub struct Teller {
     place: Rc<RefCell<Place>>,
     news: Sender<()>,
 }
 
-/// The place for one piece of news, and what is known of the helper. Nothing is kept: of a thousand Services that would
-/// be as much as the helper has.
+/// The next message, and the state of the helper. Sent messages are not kept: with a thousand Services one is as large
+/// as the helper's own data.
 #[derive(Debug, Default)]
 struct Place {
     news: Vec<u8>,
-    /// A helper is connected and has taken all that was told.
+    /// A helper is connected and has taken every message.
     free: bool,
     told: Told,
 }
 
-/// What the helper that is connected has been told.
+/// What the connected helper has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Told {
     #[default]
     Nothing,
-    /// It knows the cluster. `parts`: changes of it are enough.
+    /// The whole cluster. `parts`: the helper accepts changes from now on.
     All { parts: bool },
 }
 
 impl Teller {
-    /// Whether there is a helper that takes news now. The daemon's loop is woken when there is.
+    /// Whether a helper is ready for a message. The daemon's loop is woken when one becomes ready.
     pub fn is_free(&self) -> bool {
         self.place.borrow().free
     }
 
-    /// Whether the helper has not been told the cluster yet.
+    /// Whether the helper has not received the cluster yet.
     pub fn wants_all(&self) -> bool {
         self.place.borrow().told == Told::Nothing
     }
 
-    /// Whether news may be what has changed since the last.
+    /// Whether the next message may contain only changes.
     pub fn takes_parts(&self) -> bool {
         self.place.borrow().told == Told::All { parts: true }
     }
 
-    /// Tells the helper, which must be free.
+    /// Sends a message to the helper, which must be ready.
     pub fn tell(&self, cluster: &Cluster) {
         let mut place = self.place.borrow_mut();
         place.news = serde_json::to_vec(cluster).unwrap_or_default();
@@ -90,16 +90,16 @@ impl Teller {
     }
 }
 
-/// How the daemon hears of the helper.
+/// Callbacks into the daemon.
 struct Hears {
     asked: Box<dyn Fn(String)>,
     wake: Box<dyn Fn()>,
 }
 
 impl Helper {
-    /// What is to be run for as long as there shall be a helper, and how to tell it. `asked` is called with the
-    /// namespaces that it asks about: whatever it is told, for it may have been taken over. `wake` is called when it is
-    /// free for news.
+    /// Returns the sender of messages, and the future that keeps a helper running while it is polled. The future calls
+    /// `asked` with each namespace that the helper asks about. The name is untrusted: the helper may be compromised. It
+    /// calls `wake` when the helper is ready for a message.
     pub fn keep(
         self,
         asked: impl Fn(String) + 'static,
@@ -132,7 +132,7 @@ impl Helper {
         }
     }
 
-    /// Tells a helper until it ends.
+    /// Sends messages to a helper until it ends.
     async fn connected(&self, place: &RefCell<Place>, news: &Receiver<()>, hears: &Hears) -> io::Result<()> {
         let mut stream = helper::connect_or_start(&self.socket, || self.command()).await?;
         let ended = self.tell(&mut stream, place, news, hears).await;
@@ -154,7 +154,7 @@ impl Helper {
             (hears.wake)();
         };
         free(Told::Nothing);
-        // When news went that were not taken yet.
+        // When the message was sent that the helper has not acknowledged yet.
         let mut under_way = None;
         loop {
             let text = std::mem::take(&mut place.borrow_mut().news);
@@ -173,7 +173,7 @@ impl Helper {
                     Err(_) => Err(io::ErrorKind::Interrupted.into()),
                 }
             };
-            // Whoever has begun to take something says when it has.
+            // The helper acknowledges each message.
             let hangs = async {
                 match under_way {
                     Some(since) => Timer::at(since + PATIENCE).await,
@@ -212,7 +212,7 @@ impl Helper {
     }
 }
 
-/// Ends a helper that an earlier daemon has left; fine where there is none.
+/// Ends a helper that an earlier daemon has left. Does nothing if none runs.
 pub fn end(socket: &Path) {
     helper::end(socket, &[0; 4]);
 }

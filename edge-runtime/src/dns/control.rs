@@ -1,8 +1,8 @@
-//! What daemon and helper tell each other over a socket of the file system: the daemon the cluster, in a length of four
-//! bytes and JSON (zero: it is enough); the helper that it has taken it, and of which namespaces it is asked.
+//! The messages between daemon and helper, over a Unix socket. The daemon sends the cluster: a length of four bytes and
+//! JSON; a length of zero ends the helper. The helper acknowledges each message, and asks about namespaces.
 //!
-//! The first news of a connection are the whole cluster. A helper that answers them with [`KEPT`] takes changes from then
-//! on; one of an older version always gets the whole cluster, as does every helper from an older daemon.
+//! The first message of a connection is the whole cluster. A helper that acknowledges it with [`KEPT`] accepts changes
+//! from then on. A helper or daemon of an older version uses whole clusters only.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -16,12 +16,12 @@ use smol::io::{AsyncReadExt, AsyncWriteExt};
 use super::zone::Cluster;
 use crate::sys::from_json::from_json;
 
-/// First bytes of what the helper says: news were taken; a namespace (its length and name follow); news were taken, and
-/// changes of them can follow.
+/// First byte of a message of the helper. `TAKEN`: acknowledges a message. `ASKED`: asks about a namespace; length and
+/// name follow. `KEPT`: acknowledges a message, and the next ones may be changes.
 pub const TAKEN: u8 = 1;
 pub const ASKED: u8 = 2;
 pub const KEPT: u8 = 3;
-/// Of the daemon's news.
+/// Maximum length of a message of the daemon, in bytes.
 const LONGEST_NEWS: usize = 16 << 20;
 
 /// The helper's side.
@@ -31,22 +31,23 @@ pub struct Control {
 }
 
 impl Control {
-    /// Of a helper that is asked at these addresses.
+    /// Creates the side of a helper that listens at these addresses.
     pub fn new(listen: Vec<IpAddr>) -> Self {
         Self { listen, daemon: RefCell::default() }
     }
 
-    /// Tells the daemon that somebody asks about this namespace, if there is one that listens.
+    /// Asks the connected daemon, if any, about this namespace.
     pub fn ask(&self, namespace: &str) {
         let Ok(length) = u8::try_from(namespace.len()) else { return };
         if let Some(daemon) = &*self.daemon.borrow() {
-            // So few bytes go as a whole or, to a daemon that does not read, not at all: whoever asks will ask again.
+            // So few bytes are written whole or, to a daemon that does not read, not at all: the client will repeat its
+            // query.
             let _ = daemon.get_ref().write(&[&[ASKED, length], namespace.as_bytes()].concat());
         }
     }
 
-    /// Takes the daemon's news, of one daemon after the other, until one says that it is enough, or wants the helper
-    /// elsewhere.
+    /// Receives messages of one daemon after the other. Returns when a daemon ends the helper or wants it at other
+    /// addresses.
     ///
     /// # Errors
     /// The socket fails.
@@ -66,7 +67,7 @@ impl Control {
                             break;
                         }
                     }
-                    // Without a daemon the last it said holds.
+                    // Without a daemon its last message stays valid.
                     Err(_) => break,
                 }
             }
@@ -90,22 +91,22 @@ async fn news(mut daemon: &Async<UnixStream>) -> io::Result<Option<Cluster>> {
     Ok(Some(from_json(&text)?))
 }
 
-/// What the helper says.
+/// A message of the helper.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Said {
-    /// News were taken.
+    /// Acknowledges a message.
     Taken {
-        /// It takes changes of them.
+        /// The next messages may be changes.
         parts: bool,
     },
-    /// A namespace that it asks about.
+    /// Asks about a namespace.
     Asked(String),
 }
 
-/// Reads what the helper says, of which the first byte has come.
+/// Reads the rest of a message of the helper after its first byte.
 ///
 /// # Errors
-/// The helper has ended, or says what none says.
+/// The helper has ended, or the message is malformed.
 pub async fn said(mut helper: &Async<UnixStream>, first: u8) -> io::Result<Said> {
     match first {
         TAKEN | KEPT => Ok(Said::Taken { parts: first == KEPT }),
@@ -126,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// Tells news and reads the answer.
+    /// Sends a message and reads the acknowledgement.
     async fn tell(mut helper: &Async<UnixStream>, cluster: &Cluster) -> Said {
         let text = serde_json::to_vec(cluster).unwrap();
         let length = u32::try_from(text.len()).unwrap().to_be_bytes();
@@ -145,7 +146,7 @@ mod tests {
         let (control, taken) = (Control::new(Vec::new()), RefCell::new(Vec::new()));
         let helper = async {
             let ended = control.follow(&listener, |cluster| taken.borrow_mut().push(cluster.partial)).await;
-            assert!(ended.is_err(), "nobody has told it to end");
+            assert!(ended.is_err(), "no daemon has ended it");
         };
         let told = async {
             let older = Cluster::default();

@@ -1,5 +1,5 @@
-//! Questions that are not about the cluster, asked where the node itself asks (`/etc/resolv.conf`): each from a port and
-//! with an id of its own, so that nobody can guess what an answer must look like.
+//! Forwards queries for names outside the cluster to the servers of the node (`/etc/resolv.conf`). Each has a new port
+//! and a random id, so that an attacker cannot forge an answer.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,19 +14,19 @@ use super::wire::{self, Question};
 use crate::sys::random::random;
 use crate::sys::resolve;
 
-/// One try of one server; each is tried twice.
+/// Time for one attempt at one server, and attempts for each server.
 const PATIENCE: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 2;
 const MOST_SERVERS: usize = 3;
-/// The file is read again when somebody asks and it has not been read for so long.
+/// A query reads the file again after this time.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 const DATAGRAM: usize = 4_096;
 
-/// Where to ask.
+/// The servers to forward to.
 #[derive(Debug)]
 pub struct Upstream {
     file: &'static str,
-    /// Our own: asking those would never end.
+    /// Addresses of this helper: it must not forward to itself.
     own: RefCell<Vec<IpAddr>>,
     servers: RefCell<(Option<Instant>, Vec<SocketAddr>)>,
 }
@@ -36,7 +36,7 @@ impl Upstream {
         Self { file: "/etc/resolv.conf", own: own.into(), servers: RefCell::default() }
     }
 
-    /// What leads to ourselves.
+    /// Sets the addresses that lead to this helper.
     pub fn own(&self, own: &[IpAddr]) {
         if *self.own.borrow() != own {
             *self.own.borrow_mut() = own.to_vec();
@@ -53,7 +53,7 @@ impl Upstream {
         known.1.clone()
     }
 
-    /// What the first server that answers says; none if none does.
+    /// Returns the answer of the first server that answers.
     pub async fn ask(&self, packet: &[u8], question: &Question, tcp: bool) -> Option<Vec<u8>> {
         let servers = self.servers();
         for _ in 0..ROUNDS {
@@ -70,7 +70,7 @@ impl Upstream {
                 };
                 let Ok(mut answer) = work.or(late).await else { continue };
                 let is_it = wire::answers(&answer, question) && wire::u16_at(&answer, 0) == Some(id);
-                // One that could not say may have a neighbour that can.
+                // After a SERVFAIL the next server may know the answer.
                 if is_it && answer.get(3).is_some_and(|code| code & 0x0f != wire::Code::ServerFailure as u8) {
                     answer.get_mut(..2)?.copy_from_slice(&question.id.to_be_bytes());
                     return Some(answer);
@@ -102,7 +102,7 @@ async fn by_tcp(server: SocketAddr, packet: &[u8]) -> io::Result<Vec<u8>> {
     read(&mut stream).await
 }
 
-/// One message of a stream (RFC 1035, 4.2.2).
+/// Reads one message from a stream (RFC 1035, 4.2.2).
 ///
 /// # Errors
 /// The stream ends or fails.

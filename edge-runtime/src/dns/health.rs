@@ -1,5 +1,5 @@
-//! Where load balancers ask whether a Service of policy `Local` has ready pods here: `healthCheckNodePort`, as K8s
-//! pkg/proxy/healthcheck/service_health.go answers it.
+//! Serves `healthCheckNodePort` of Services with `externalTrafficPolicy: Local`: tells load balancers how many ready
+//! endpoints this node has. The answer is that of K8s pkg/proxy/healthcheck/service_health.go.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,15 +18,15 @@ use super::zone::Health;
 use crate::sys::tasks::Tasks;
 use crate::sys::time::within;
 
-/// Ports, and connections in all and of one asker.
+/// Maximum numbers of ports, of connections, and of connections of one client.
 const MOST_PORTS: usize = 256;
 const MOST: usize = 64;
 const MOST_OF_ONE: usize = 16;
-/// For a question and its answer.
+/// Time for a request and its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST: usize = 4_096;
 
-/// The ports that are open.
+/// The open health check ports.
 pub struct Checks {
     tasks: Tasks,
     places: Rc<Places>,
@@ -34,9 +34,9 @@ pub struct Checks {
 }
 
 struct Open {
-    /// What is answered.
+    /// Content of the answer.
     told: Rc<RefCell<Health>>,
-    /// None while the port cannot be had.
+    /// `None` while the port cannot be bound.
     task: Option<Task<()>>,
 }
 
@@ -45,7 +45,7 @@ impl Checks {
         Self { tasks, places: Places::new(MOST, MOST_OF_ONE), open: RefCell::default() }
     }
 
-    /// From now on these are answered, and no others.
+    /// Opens the ports of `wanted`, and closes all others.
     pub fn set(&self, wanted: Vec<Health>) {
         let mut open = self.open.borrow_mut();
         open.retain(|port, _| wanted.iter().any(|health| health.port == *port));
@@ -59,7 +59,7 @@ impl Checks {
                         let serve = serve(self.tasks.clone(), Rc::clone(&self.places), listener, Rc::clone(&at.told));
                         at.task = Some(self.tasks.spawn(serve));
                     }
-                    // Tried again with the next news.
+                    // The next message of the daemon retries it.
                     Err(error) => log::warn!("health checks at port {port}: {error}"),
                 }
             }
@@ -67,7 +67,7 @@ impl Checks {
     }
 }
 
-/// Of both families where there are both.
+/// Listens on IPv6 and IPv4, or on IPv4 if the node does not have IPv6.
 fn listen(port: u16) -> io::Result<Async<TcpListener>> {
     let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let listener = TcpListener::bind((any[0], port)).or_else(|_| TcpListener::bind((any[1], port)))?;
@@ -77,7 +77,7 @@ fn listen(port: u16) -> io::Result<Async<TcpListener>> {
 async fn serve(tasks: Tasks, places: Rc<Places>, listener: Async<TcpListener>, told: Rc<RefCell<Health>>) {
     loop {
         let Ok((stream, from)) = listener.accept().await else {
-            // Out of descriptors: others must end first.
+            // Out of descriptors: wait until other connections end.
             Timer::after(Duration::from_millis(100)).await;
             continue;
         };
@@ -93,7 +93,7 @@ async fn serve(tasks: Tasks, places: Rc<Places>, listener: Async<TcpListener>, t
 
 async fn answer(mut stream: Async<TcpStream>, told: &RefCell<Health>) -> io::Result<()> {
     let mut request: Vec<u8> = Vec::new();
-    // Whatever is asked, this is the answer.
+    // The answer is the same for every path.
     while !request.windows(4).any(|four| four == b"\r\n\r\n") {
         let mut some = [0; 512];
         let length = stream.read(&mut some).await?;
@@ -141,7 +141,7 @@ mod tests {
         stream.read_to_string(&mut text).map(|_| text)
     }
 
-    /// Changes what is answered, and asks from outside.
+    /// Calls `ask` while the ports of `wanted` are served.
     fn after<T: Send + 'static>(
         tasks: &Tasks,
         checks: &Checks,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_is_told_how_many_ready_pods_are_here() {
+    fn health_check_tells_the_number_of_ready_pods_here() {
         let port = listen(0).unwrap().get_ref().local_addr().unwrap().port();
         let tasks = Tasks::default();
         let checks = Checks::new(tasks.clone());
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(body, wanted);
         let text = after(&tasks, &checks, vec![health(port, 0)], move || get(port)).unwrap();
         assert!(text.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{text}");
-        // Slow ones are let go of, and take no place from others meanwhile.
+        // Silent connections do not use up the places of others.
         let answered = after(&tasks, &checks, vec![health(port, 1)], move || {
             let slow: Vec<TcpStream> =
                 (0..MOST_OF_ONE - 1).map(|_| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap()).collect();
@@ -179,9 +179,9 @@ mod tests {
             text
         });
         assert!(answered.unwrap().starts_with("HTTP/1.1 200"));
-        // No Service, no port.
+        // Without the Service the port closes.
         let refused = after(&tasks, &checks, Vec::new(), move || {
-            // Connections that came before the port was closed are reset.
+            // Connections from before the port was closed are reset.
             let mut said = (0..100).map(|_| {
                 std::thread::sleep(Duration::from_millis(10));
                 get(port).map_err(|error| error.kind())

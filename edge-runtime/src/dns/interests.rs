@@ -1,5 +1,5 @@
-//! Namespaces whose Services this node wants to be told of because a pod has asked for their names. Pure; the store keeps
-//! it as text, so that a node without a cloud still answers what it could answer before.
+//! Namespaces whose Services the bridge sends to this node because a pod has looked up a name there. Pure. The store
+//! keeps them as text, so that a node without a link still answers these names.
 
 use std::collections::BTreeMap;
 
@@ -8,35 +8,35 @@ use edge_protocol::version::MAX_INTERESTS;
 use crate::pod::dns::is_label;
 
 const DAY: u64 = 24 * 3_600;
-/// Unused for so long it is forgotten.
+/// Seconds after which an unused namespace is removed.
 const FORGOTTEN: u64 = 7 * DAY;
-/// A later use is worth writing down.
+/// Minimum age of a stored time of use before it is stored again, in seconds.
 const WRITTEN: u64 = DAY / 4;
-/// New ones at once, and the pause between others, in seconds.
+/// Rate limit of new namespaces: how many at once, and seconds for each further one.
 const BURST: u64 = 32;
 const PAUSE: u64 = 30;
 
 #[derive(Debug, Default, PartialEq)]
 pub struct Interests {
-    /// When each was asked for last, in seconds since 1970 by this node's clock, which may be wrong.
+    /// Time of the last query, in seconds since 1970 by this node's clock, which may be wrong.
     used: BTreeMap<String, u64>,
-    /// By seconds since the start: until when pauses are owed for new ones.
+    /// State of the rate limit, in seconds since the start; beyond the present by the pauses that new namespaces owe.
     owed: u64,
 }
 
-/// What became of a question.
+/// Result of a query.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Nothing is to be done.
+    /// Do nothing.
     Known,
-    /// To be written down.
+    /// Store it.
     Used,
-    /// To be written down, and the bridge to be told.
+    /// Store it, and tell the bridge.
     New,
 }
 
 impl Interests {
-    /// What is no list of namespaces is none.
+    /// Reads the stored text. A malformed one yields no namespaces.
     pub fn read(text: &str) -> Self {
         let mut used: BTreeMap<String, u64> = serde_json::from_str(text).unwrap_or_default();
         used.retain(|name, _| is_label(name));
@@ -58,8 +58,8 @@ impl Interests {
         self.used.contains_key(namespace)
     }
 
-    /// A pod asks for a name of the namespace, at `wall` seconds since 1970 and `mono` since the start. `empty` says whether
-    /// there is nothing in one: those make room.
+    /// Records a query of a pod, at `wall` seconds since 1970 and `mono` seconds since the start. `empty`: whether a
+    /// namespace has no Services. When the list is full, the empty one that is unused longest makes room.
     pub fn asked(&mut self, namespace: &str, wall: u64, mono: u64, empty: &dyn Fn(&str) -> bool) -> Asked {
         if let Some(used) = self.used.get_mut(namespace) {
             if wall.abs_diff(*used) < WRITTEN {
@@ -82,7 +82,7 @@ impl Interests {
         Asked::New
     }
 
-    /// Forgets what nobody has asked for for long; whether there was such a thing.
+    /// Removes namespaces that are unused for long. Returns whether there were any.
     pub fn forget(&mut self, wall: u64) -> bool {
         let before = self.used.len();
         self.used.retain(|_, used| wall.saturating_sub(*used) < FORGOTTEN);
@@ -97,7 +97,7 @@ mod tests {
     const NOW: u64 = 1_700_000_000;
 
     #[test]
-    fn interests_are_kept_as_long_as_they_are_used() {
+    fn namespace_is_kept_while_it_is_used() {
         let mut interests = Interests::default();
         let never = |_: &str| false;
         assert_eq!(interests.asked("shop", NOW, 0, &never), Asked::New);
@@ -106,7 +106,7 @@ mod tests {
         let mut again = Interests::read(&interests.text());
         assert_eq!(again.names(), ["shop"]);
         assert!(!again.forget(NOW + DAY + FORGOTTEN - 1));
-        // A clock that is behind forgets nothing.
+        // A clock that is behind removes nothing.
         assert!(!again.forget(0));
         assert!(again.forget(NOW + DAY + FORGOTTEN) && again.names().is_empty());
     }
@@ -126,14 +126,14 @@ mod tests {
         assert!(interests.names().len() <= MAX_INTERESTS);
         assert_eq!(interests.asked("crm", NOW, 20_000, &empty), Asked::New);
         assert!(interests.has("shop") && interests.has("crm"));
-        // Full of what is there: nothing is forgotten for a newcomer.
+        // A list full of used namespaces removes none for a new one.
         let all: BTreeMap<String, u64> = (0..MAX_INTERESTS).map(|n| (format!("n{n}"), NOW)).collect();
         let mut full = Interests { used: all, owed: 0 };
         assert_eq!(full.asked("late", NOW, 0, &empty), Asked::Known);
     }
 
     #[test]
-    fn a_damaged_text_is_no_interest() {
+    fn malformed_text_yields_no_namespaces() {
         for text in ["", "[]", "{\"a\": \"b\"}", "{\"../x\": 1, \"A\": 2}"] {
             assert_eq!(Interests::read(text), Interests::default(), "{text}");
         }

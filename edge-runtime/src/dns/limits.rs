@@ -1,4 +1,4 @@
-//! How much one asker may ask, so that the others are answered, too. Pure.
+//! Rate limits for each client, so that a flood of one does not affect others. Pure.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Questions in a second, and at once: of one asker; and those of them that others have to answer.
+/// Limits of one client: `ALL` for its queries, `OF_OTHERS` for those that other servers must answer.
 const ALL: Rate = Rate { a_second: 2_000, burst: 2_000 };
 const OF_OTHERS: Rate = Rate { a_second: 100, burst: 300 };
-/// Askers that are remembered: more than a node has pods.
+/// Maximum number of clients with state: more than a node has pods.
 const MOST: usize = 1_024;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ struct Asker {
     of_others: Owed,
 }
 
-/// Until when, in microseconds, time is owed for what was asked.
+/// State of one limit: until when the queries so far use up the rate, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owed(u64);
 
@@ -44,13 +44,13 @@ impl Owed {
 }
 
 impl Limits {
-    /// Whether the asker may ask at all now; `now` is the time since any fixed moment.
+    /// Whether the client's query is within its limit. `now`: time since any fixed moment.
     pub fn may_ask(&mut self, asker: IpAddr, now: Duration) -> bool {
         let now = micros(now);
         self.asker(asker, now).all.take(ALL, now)
     }
 
-    /// Whether others may be asked on its behalf.
+    /// Whether a query may be forwarded for the client.
     pub fn may_ask_others(&mut self, asker: IpAddr, now: Duration) -> bool {
         let now = micros(now);
         self.asker(asker, now).of_others.take(OF_OTHERS, now)
@@ -67,7 +67,7 @@ impl Limits {
     }
 }
 
-/// Room for what is under way, some of it for each asker.
+/// Semaphore with a limit in all and one for each client.
 #[derive(Debug)]
 pub struct Places {
     most: usize,
@@ -75,7 +75,7 @@ pub struct Places {
     taken: RefCell<BTreeMap<IpAddr, usize>>,
 }
 
-/// Let go, it is free again.
+/// A permit of [`Places`]; dropping it releases it.
 pub struct Place(Rc<Places>, IpAddr);
 
 impl Places {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn s14_a_flood_of_one_asker_is_cut_and_another_asks_as_before() {
+    fn s14_flood_of_one_client_does_not_limit_another() {
         let mut limits = Limits::default();
         let mut flood = |at: u64| (0..20_000).filter(|_| limits.may_ask(ip(1), Duration::from_secs(at))).count();
         assert_eq!((flood(10), flood(10), flood(11)), (2_000, 0, 2_000));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_asker_takes_not_all_places_and_gives_them_back() {
+    fn one_client_cannot_take_all_places() {
         let places = Places::new(4, 3);
         let of_one: Vec<Place> = (0..10).filter_map(|_| places.enter(ip(1))).collect();
         assert_eq!(of_one.len(), 3);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_bounded() {
+    fn number_of_clients_is_bounded() {
         let mut limits = Limits::default();
         for number in 0..100_000 {
             assert!(limits.may_ask(ip(number), Duration::from_micros(u64::from(number))));

@@ -1,20 +1,21 @@
-//! Names of the cluster, answered on the node (Kubernetes' DNS specification, schema 1.1.0), and everybody else's names asked
-//! for where the node itself asks. A process of its own, which outlives the daemon, since it reads what pods send.
+//! The node's DNS server: answers names of the cluster (Kubernetes' DNS specification, schema 1.1.0) and forwards all
+//! others to the servers of the node. It reads input of pods, so it is a separate process without rights, the helper.
+//! It outlives the daemon.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `zone` | what is answered to a question about the cluster. Pure |
-//! | `names` | what of Services is in the zone. Pure |
-//! | `wire` | questions and answers as bytes. Pure |
-//! | `cache` | what others have answered. Pure |
-//! | `forward` | questions that others answer |
+//! | `zone` | answers to queries about the cluster. Pure |
+//! | `names` | records of Services in the zone. Pure |
+//! | `wire` | queries and answers as bytes. Pure |
+//! | `cache` | answers of other servers. Pure |
+//! | `forward` | queries to other servers |
 //! | `asks` | which unknown namespaces the helper asks the daemon about. Pure |
-//! | `interests` | which of them the daemon asks the bridge about. Pure |
-//! | `limits` | how much one asker may ask. Pure |
+//! | `interests` | which of them the daemon asks the bridge to follow. Pure |
+//! | `limits` | rate limits of a client. Pure |
 //! | `serve` | the sockets of the helper |
-//! | `health` | where load balancers ask whether a Service has endpoints here |
-//! | `control` | what daemon and helper tell each other |
-//! | `client` | the daemon's side: a helper that runs, with the newest zone |
+//! | `health` | health check ports of Services, for load balancers |
+//! | `control` | messages between daemon and helper |
+//! | `client` | the daemon's side: keeps a helper running and sends it the zone |
 
 pub mod asks;
 pub mod cache;

@@ -1,4 +1,4 @@
-//! What the names of a Service lead to. Pure.
+//! Builds the records of a Service and its health check. Pure.
 
 use super::zone;
 use crate::net::services::endpoints::of_port;
@@ -7,7 +7,7 @@ use crate::net::services::view::ServicePort;
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView};
 use crate::sys::gather::Gather;
 
-/// A Service as names see it: with its endpoints that take traffic.
+/// Builds a Service of the zone, with the endpoints that take traffic.
 pub fn service(
     name: &ServiceName,
     view: &ServiceView,
@@ -34,7 +34,7 @@ pub fn service(
         }
     }
     if view.ports.is_empty() {
-        // A headless Service may have none, and its names lead somewhere all the same.
+        // A headless Service may have no ports; its names still lead to its endpoints.
         let ready = |pod: &&LocalPod| view.publish_not_ready_addresses || (pod.ready && !pod.terminating);
         for pod in pods.iter().filter(|pod| pod.is_selected(namespace, view)).filter(ready) {
             pod.ips.iter().for_each(|ip| add(*ip, hostname(service, *ip, pods, others), None));
@@ -59,7 +59,7 @@ pub fn service(
     }
 }
 
-/// What load balancers are told of the Service, if they are to be told.
+/// Builds the health check of the Service, if it has one.
 pub fn health(
     name: &ServiceName,
     view: &ServiceView,
@@ -75,7 +75,7 @@ pub fn health(
     Some(zone::Health { namespace: name.0.clone(), name: name.1.clone(), port, local: of(false).max(of(true)) })
 }
 
-/// The host name of an endpoint: a pod's only below the Service that it names as its subdomain
+/// Host name of an endpoint. A pod has one only below the Service that it names as its subdomain
 /// (K8s staging/src/k8s.io/endpointslice/utils.go).
 fn hostname<'a>(
     service: &str,

@@ -1,5 +1,5 @@
-//! The sockets of the helper: questions of pods, and the daemon's news of the cluster. Everything it reads but the latter
-//! comes from strangers; it gives up its rights before the first of it.
+//! The sockets of the helper: queries of pods, and messages of the daemon. Queries are untrusted, so the helper drops
+//! its rights before it reads the first one.
 
 use std::cell::RefCell;
 use std::io;
@@ -28,39 +28,39 @@ use crate::sys::socket as unix;
 use crate::sys::tasks::Tasks;
 
 pub const PORT: u16 = 53;
-/// Questions to other servers that wait, in all and of one asker: those that came in datagrams, whose senders may be forged,
-/// and those over TCP, whose are proven. A datagram that finds no place is answered with the advice to ask by TCP, so that
-/// who forges the addresses of others takes no answers from them.
+/// Maximum numbers of queries that wait for other servers, in all and of one client. Datagrams and TCP have separate
+/// limits, because the sender of a datagram may be forged. Beyond the limit a datagram is answered with the truncation
+/// flag, so that the client retries over TCP. A client whose address is forged still gets answers that way.
 const MOST_WAITING: usize = 384;
 const MOST_WAITING_OF_ONE: usize = 64;
 const MOST_WAITING_BY_TCP: usize = 128;
 const MOST_WAITING_BY_TCP_OF_ONE: usize = 16;
-/// Connections, and how long one may be silent.
+/// Maximum numbers of connections, in all and of one client, and the lifetime of one.
 const MOST_CONNECTIONS: usize = 64;
 const MOST_CONNECTIONS_OF_ONE: usize = 16;
 const IDLE: Duration = Duration::from_secs(10);
-/// For the daemon's news of a namespace that nothing is known of, and how often is looked.
+/// How long a query for an unknown namespace waits for the daemon, and the interval of checks.
 const LEARN: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 const MEMORY: rlim_t = 64 << 20;
-/// `nobody`, as everywhere.
+/// Uid and gid of `nobody`.
 const NOBODY: u32 = 65_534;
 const DATAGRAM: usize = 4_096;
-/// Of datagrams that wait: what one asker sends too many of must not crowd out others' while they are thrown away.
+/// Receive buffer of the datagram socket: a flood of one client must not crowd out others while it is discarded.
 const WAITING_BYTES: usize = 1 << 20;
-/// Others get their turn after so many.
+/// Datagrams in a row before other tasks run.
 const AT_ONCE: u8 = 32;
 
 pub struct Options {
-    /// Where pods ask.
+    /// Addresses for queries of pods.
     pub listen: Vec<IpAddr>,
-    /// Who may ask.
+    /// Subnets of permitted clients.
     pub subnets: Vec<Subnet>,
-    /// Where the daemon tells.
+    /// Unix socket for the daemon.
     pub socket: PathBuf,
 }
 
-/// One of each for questions in datagrams and over TCP.
+/// A value for datagrams and one for TCP.
 #[derive(Default)]
 struct Way<T> {
     datagrams: T,
@@ -86,10 +86,10 @@ struct Server {
     begun: Instant,
 }
 
-/// Serves until the daemon says that it is enough. Returns at once if another one serves already.
+/// Serves until the daemon ends it. Returns at once if another helper is running.
 ///
 /// # Errors
-/// An address is not there, or is taken by a stranger.
+/// An address does not exist, or another program uses it.
 pub fn run(options: Options) -> io::Result<()> {
     if unix::connect(&options.socket).is_ok() {
         return Ok(());
@@ -99,7 +99,7 @@ pub fn run(options: Options) -> io::Result<()> {
         let at = SocketAddr::new(*ip, PORT);
         match bind(at) {
             Ok(both) => sockets.push(both),
-            // Another node of this host may answer pods of network plugins.
+            // Another Sampan node of this host may serve pods of CNI plugins at this address.
             Err(error) if !sockets.is_empty() => log::warn!("{at}: {error}"),
             Err(error) => return Err(io::Error::new(error.kind(), format!("{at}: {error}"))),
         }
@@ -108,8 +108,8 @@ pub fn run(options: Options) -> io::Result<()> {
     give_up_rights()?;
     let server = Rc::new(Server::new(options.listen, options.subnets));
     let tasks = Tasks::default();
-    // Questions wait in their sockets for the first news: what is asked of a helper that takes the place of another is
-    // answered a moment later, and not with a failure.
+    // Queries wait in the sockets for the daemon's first message: after a change of helpers they are answered a moment
+    // later instead of with a failure.
     let mut sockets = sockets
         .into_iter()
         .map(|(datagrams, streams)| Ok((Rc::new(Async::new(datagrams)?), Async::new(streams)?)))
@@ -134,12 +134,12 @@ pub fn run(options: Options) -> io::Result<()> {
 
 fn bind(at: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
     let datagrams = UdpSocket::bind(at)?;
-    // Without the right to it the default has to do.
+    // Without the right to it the default size is used.
     let _ = setsockopt(&datagrams, sockopt::RcvBufForce, &WAITING_BYTES);
     Ok((datagrams, TcpListener::bind(at)?))
 }
 
-/// Nobody's process, which gains nothing by any program it might start.
+/// Makes this a process of `nobody`; programs that it might start gain no rights either.
 fn give_up_rights() -> io::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY)?;
     if Uid::effective().is_root() {
@@ -161,7 +161,7 @@ async fn serve_datagrams(server: Rc<Server>, tasks: Tasks, socket: Rc<Async<UdpS
             taken = 0;
             yield_now().await;
         }
-        // Errors are of earlier answers (ECONNREFUSED), or passing.
+        // Errors are transient, or of earlier answers (ECONNREFUSED).
         let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
         let packet = buffer.get(..length).unwrap_or_default();
         if !server.may_ask(from.ip(), false) {
@@ -190,7 +190,7 @@ async fn serve_datagrams(server: Rc<Server>, tasks: Tasks, socket: Rc<Async<UdpS
 async fn serve_streams(server: Rc<Server>, tasks: Tasks, listener: Async<TcpListener>) {
     loop {
         let Ok((stream, from)) = listener.accept().await else {
-            // Out of descriptors: others must end first.
+            // Out of descriptors: wait until other connections end.
             Timer::after(Duration::from_millis(100)).await;
             continue;
         };
@@ -211,7 +211,7 @@ async fn serve_streams(server: Rc<Server>, tasks: Tasks, listener: Async<TcpList
     }
 }
 
-/// Ends with its time, however much is asked meanwhile.
+/// Serves one connection. The caller limits its lifetime, whatever the client sends.
 async fn serve_stream(server: &Rc<Server>, mut stream: Async<TcpStream>, from: IpAddr) -> io::Result<()> {
     loop {
         let packet = forward::read(&mut stream).await?;
@@ -230,18 +230,18 @@ async fn serve_stream(server: &Rc<Server>, mut stream: Async<TcpStream>, from: I
     }
 }
 
-/// What is to become of a question.
+/// What to do about a query.
 enum Local {
     Answer(Vec<u8>),
-    /// Of others; with the alias that leads to it.
+    /// Ask other servers; with the alias that leads there.
     Ask(Question, Option<(Record, String)>),
-    /// Of a namespace that the daemon has to ask about.
+    /// Ask the daemon about this namespace.
     Learn(Question, String),
     Ignore,
 }
 
 impl Local {
-    /// What a question in a datagram is answered when there is no place to wait.
+    /// Answer to a datagram that finds no place to wait.
     fn by_tcp(&self, packet: &[u8]) -> Vec<u8> {
         match self {
             Self::Ask(asked, _) | Self::Learn(asked, _) => ask_by_tcp(asked),
@@ -273,7 +273,7 @@ impl Server {
         }
     }
 
-    /// Pods of this node and the node itself, and those not without end. What is too much is not even refused.
+    /// Whether to answer the client: pods of this node and the node itself, within their limits. Others get no answer.
     fn may_ask(&self, from: IpAddr, tcp: bool) -> bool {
         let known = self.subnets.iter().any(|subnet| subnet.contains(from)) || self.zone.borrow().is_pod(from);
         (known || is_own(from)) && self.limits.by(tcp).borrow_mut().may_ask(from, self.begun.elapsed())
@@ -287,7 +287,7 @@ impl Server {
         };
         let zone = self.zone.borrow();
         if zone.domain().is_empty() {
-            // What is asked of others, and what is not, is told first of all.
+            // Before the daemon's first message the domain is unknown.
             return Local::Answer(refusal(asked.id, Code::ServerFailure));
         }
         let known = asked.name.as_ref().map(|name| zone.answer(name, asked.kind, asked.room(tcp)));
@@ -308,7 +308,7 @@ impl Server {
         }
     }
 
-    /// The answer to what cannot be answered at once.
+    /// Returns the answer to a query that must wait for the daemon or another server.
     async fn wait(&self, packet: &[u8], mut local: Local, tcp: bool, from: IpAddr) -> Vec<u8> {
         if let Local::Learn(asked, namespace) = &local {
             let now = self.begun.elapsed();
@@ -316,7 +316,7 @@ impl Server {
             if verdict == Verdict::Tell {
                 self.control.ask(namespace);
             }
-            // Without a cloud it will be asked about later; who asks now need not wait for that.
+            // Offline, the daemon asks the bridge later: the client does not wait for that.
             if verdict == Verdict::Refuse || !self.zone.borrow().is_online() {
                 return self.failed(asked, tcp);
             }
@@ -353,7 +353,7 @@ impl Server {
         self.cache.borrow().get(&key, asked.id, &asked.raw, self.begun.elapsed(), stale)
     }
 
-    /// What others say, or said when they last said something.
+    /// Returns the answer of other servers, or a stale one from the cache.
     async fn fetch(&self, packet: &[u8], asked: &Question, tcp: bool) -> Option<Vec<u8>> {
         let told = self.upstream.ask(packet, asked, tcp).await;
         let Some(told) = told else { return self.cached(packet, asked, true) };
@@ -362,7 +362,7 @@ impl Server {
         Some(told)
     }
 
-    /// The alias, and the addresses that others know for where it leads.
+    /// Returns the alias, and the addresses of its target from other servers.
     async fn through_alias(&self, asked: &Question, record: Record, target: &str, tcp: bool) -> Vec<u8> {
         let kind = match asked.kind {
             A => addresses::RecordType::A,
@@ -393,7 +393,7 @@ impl Server {
     }
 }
 
-/// Whether the node itself asks, by whichever of its addresses: only those can be bound to.
+/// Whether the address is one of the node: a process can bind only those.
 fn is_own(from: IpAddr) -> bool {
     UdpSocket::bind((from, 0)).is_ok()
 }

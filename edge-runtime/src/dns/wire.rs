@@ -1,7 +1,7 @@
-//! Questions and answers as bytes (RFC 1035, 3596, 2782, 6891). Pure, and fed by strangers.
+//! Queries and answers as bytes (RFC 1035, 3596, 2782, 6891). Pure. All input is untrusted.
 //!
-//! Little of DNS is needed: a question is read and an answer is written; what others answer passes unread. So this is no
-//! library, which would read everything and cost the binary several times as much.
+//! It reads queries and writes answers; answers of other servers are forwarded unparsed. A DNS library parses
+//! everything and is several times as large.
 
 use std::net::IpAddr;
 
@@ -19,10 +19,10 @@ const ANY: u16 = 255;
 const IN: u16 = 1;
 
 const HEADER: usize = 12;
-/// Without EDNS a datagram has no more (RFC 1035, 2.3.4); with it, so much passes everywhere (DNS flag day 2020).
+/// Maximum size of a datagram without EDNS (RFC 1035, 2.3.4) and with it (DNS flag day 2020), in bytes.
 const PLAIN: usize = 512;
 const WITH_EDNS: usize = 1232;
-/// Of a message over TCP.
+/// Maximum length of a message over TCP, in bytes.
 pub const LONGEST: usize = 65_535;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,22 +35,22 @@ pub enum Code {
     Refused = 5,
 }
 
-/// A question as it came.
+/// A parsed query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     pub id: u16,
     pub recursion: bool,
-    /// In lower case, without the final dot. None for one that no host has: with a dot or a zero in a label.
+    /// In lower case, without the final dot. `None` for a name with a dot or an unprintable byte in a label.
     pub name: Option<String>,
     pub kind: u16,
-    /// Name, type and class as they were written.
+    /// Name, type and class as received.
     pub raw: Vec<u8>,
-    /// The asker knows EDNS: how much it takes in a datagram.
+    /// Maximum datagram that the client accepts, if it uses EDNS.
     edns: Option<u16>,
 }
 
 impl Question {
-    /// The longest answer that the asker takes, in bytes.
+    /// Maximum length of the answer, in bytes.
     pub fn room(&self, tcp: bool) -> usize {
         match (tcp, self.edns) {
             (true, _) => LONGEST,
@@ -60,7 +60,7 @@ impl Question {
     }
 }
 
-/// What an answer says of a name.
+/// Data of a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Data {
     Address(IpAddr),
@@ -72,8 +72,9 @@ pub enum Data {
         port: u16,
         target: String,
     },
-    /// Of the zone: who answers for it, and since when.
+    /// Name server of the zone (NS).
     Server(String),
+    /// Start of authority of the zone (SOA).
     Authority,
 }
 
@@ -83,10 +84,10 @@ pub struct Record {
     pub data: Data,
 }
 
-/// The shortest record in an answer, in bytes: of an address, by a pointer to the name of the question.
+/// Length of the shortest record in an answer, in bytes: an IPv4 address with a compressed name.
 pub const SHORTEST: usize = 16;
 
-/// How long what is said here may be believed.
+/// TTL of records of the cluster, in seconds.
 pub const TTL: u32 = 5;
 
 impl Data {
@@ -117,7 +118,7 @@ impl Data {
             }
             Self::Authority => {
                 let mut bytes = [written(&format!("ns.dns.{zone}")), written(&format!("hostmaster.{zone}"))].concat();
-                // Serial, refresh, retry, expire; and for how long it may be believed that there is no such name.
+                // Serial, refresh, retry, expire, and the TTL of negative answers.
                 for number in [1, 7200, 1800, 86_400, TTL] {
                     bytes.extend(number.to_be_bytes());
                 }
@@ -127,15 +128,15 @@ impl Data {
     }
 }
 
-/// The question of a message; how to refuse it otherwise, or none for what deserves no answer.
+/// Parses a query.
 ///
 /// # Errors
-/// The code and the id to refuse it with.
+/// Id and code of the refusal; `None` for a message that must not be answered.
 pub fn question(packet: &[u8]) -> Result<Question, Option<(u16, Code)>> {
     let id = u16_at(packet, 0).ok_or(None)?;
     let flags = u16_at(packet, 2).ok_or(None)?;
     if flags & 0x8000 != 0 {
-        // An answer: to answer it would be a way to have two servers talk to each other for ever.
+        // Answering an answer could make two servers send messages to each other forever.
         return Err(None);
     }
     if flags & 0x7800 != 0 {
@@ -150,20 +151,20 @@ pub fn question(packet: &[u8]) -> Result<Question, Option<(u16, Code)>> {
     let class = u16_at(packet, after + 2).ok_or_else(wrong)?;
     let raw = packet.get(HEADER..after + 4).ok_or_else(wrong)?.to_vec();
     if class != IN || ((ANY_FROM..ANY).contains(&kind)) {
-        // Transfers of zones, and classes of long ago.
+        // Zone transfers, and classes other than IN.
         return Err(Some((id, Code::Refused)));
     }
     let edns = (u16_at(packet, 10) != Some(0)).then(|| edns(packet, after + 4)).flatten();
     Ok(Question { id, recursion: flags & 0x0100 != 0, name, kind, raw, edns })
 }
 
-/// What the asker takes, by a record of type OPT that comes first of the additional ones.
+/// Datagram size in an OPT record, if that is the first additional record.
 fn edns(packet: &[u8], at: usize) -> Option<u16> {
     let root = packet.get(at) == Some(&0);
     (root && u16_at(packet, at + 1) == Some(OPT)).then(|| u16_at(packet, at + 3)).flatten()
 }
 
-/// A name without pointers, as questions have them, and where it ends.
+/// Parses a name without compression, as queries have it, and returns where it ends.
 fn name_at(packet: &[u8], mut at: usize) -> Option<(Option<String>, usize)> {
     let (mut name, mut plain) = (String::new(), true);
     let begin = at;
@@ -187,7 +188,7 @@ fn name_at(packet: &[u8], mut at: usize) -> Option<(Option<String>, usize)> {
     }
 }
 
-/// Whether an answer of another server is to this question, whatever its id.
+/// Whether the message answers this query; ignores the id.
 pub fn answers(packet: &[u8], question: &Question) -> bool {
     let echo = packet.get(HEADER..HEADER + question.raw.len());
     packet.get(2).is_some_and(|flags| flags & 0x80 != 0)
@@ -195,8 +196,8 @@ pub fn answers(packet: &[u8], question: &Question) -> bool {
         && echo.is_some_and(|echo| echo.eq_ignore_ascii_case(&question.raw))
 }
 
-/// An answer to `question` about `zone`, at most so long as a datagram may be, or as TCP allows. What does not fit is left
-/// out, and the asker told to ask by TCP.
+/// Builds an answer to `question` about `zone`, within the maximum length of a datagram or of TCP. Omits records that
+/// do not fit and then sets the truncation flag, so that the client retries over TCP.
 pub fn answer(question: &Question, code: Code, records: &[Record], more: &[Record], zone: &str, tcp: bool) -> Vec<u8> {
     let limit = question.room(tcp);
     let opt: &[u8] = match question.edns {
@@ -225,27 +226,27 @@ pub fn answer(question: &Question, code: Code, records: &[Record], more: &[Recor
     }
     out.extend(opt);
     counts[2] += u16::from(!opt.is_empty());
-    // An answer, by who knows; recursion is wanted and can be had.
+    // QR, AA and RA; RD as in the query.
     let flags = 0x8480 | u16::from(question.recursion) << 8 | u16::from(cut) << 9 | code as u16;
     let mut header = [flags, 1, counts[0], counts[1], counts[2]].map(u16::to_be_bytes).concat();
     out[2..HEADER].swap_with_slice(&mut header);
     out
 }
 
-/// No answer to a question that came in a datagram, but the advice to ask by TCP (RFC 2181, 9).
+/// Builds an empty truncated answer, so that the client retries over TCP (RFC 2181, 9).
 pub fn ask_by_tcp(question: &Question) -> Vec<u8> {
     let flags = 0x8280 | u16::from(question.recursion) << 8;
     let header = [question.id, flags, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
     [&header[..], &question.raw].concat()
 }
 
-/// A refusal of something that could not be read.
+/// Builds a refusal without a question.
 pub fn refusal(id: u16, code: Code) -> Vec<u8> {
     [id, 0x8080 | code as u16, 0, 0, 0, 0].map(u16::to_be_bytes).concat()
 }
 
 fn record_bytes(record: &Record, asked: &str, zone: &str) -> Vec<u8> {
-    // Most names are the one that was asked for: it stands after the header.
+    // Compresses the name of the question to a pointer behind the header.
     let mut out = if record.name == asked { vec![0xc0, 0x0c] } else { written(&record.name) };
     let data = record.data.bytes(zone);
     out.extend(record.data.kind().to_be_bytes());
@@ -256,7 +257,7 @@ fn record_bytes(record: &Record, asked: &str, zone: &str) -> Vec<u8> {
     out
 }
 
-/// Labels that are too long are cut: no name of ours has one.
+/// Encodes a name. Truncates labels beyond 63 bytes; names of the cluster have none.
 fn written(name: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len() + 2);
     for label in name.split('.').filter(|label| !label.is_empty()) {
@@ -290,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_read_and_its_answer_names_it() {
+    fn query_is_parsed_and_answered() {
         let asked = question(&packet("Web.Shop.svc", A, None)).unwrap();
         assert_eq!((asked.name.as_deref(), asked.kind, asked.recursion), (Some("web.shop.svc"), A, true));
         let record = Record { name: "web.shop.svc".into(), data: Data::Address("10.0.0.1".parse().unwrap()) };
         let told = answer(&asked, Code::NoError, &[record], &[], "cluster.local", false);
         assert_eq!(told[..4], [0x12, 0x34, 0x85, 0x80]);
-        assert_eq!(told[HEADER..HEADER + asked.raw.len()], asked.raw[..], "as it was written");
+        assert_eq!(told[HEADER..HEADER + asked.raw.len()], asked.raw[..], "as received");
         assert_eq!(told[HEADER + asked.raw.len()..], [0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 5, 0, 4, 10, 0, 0, 1]);
         assert!(answers(&told, &asked));
         let other = question(&packet("other", A, None)).unwrap();
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_asked_for_by_tcp() {
+    fn long_answer_is_truncated() {
         let record = |number: u8| Record { name: "a.b".into(), data: Data::Address([10, 0, 0, number].into()) };
         let records: Vec<Record> = (0..200).map(record).collect();
         let length = |edns, tcp| {
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_no_question_is_answered_as_one() {
+    fn malformed_queries_are_refused() {
         let mut reply = packet("a.b", A, None);
         reply[2] |= 0x80;
         assert_eq!(question(&reply), Err(None));
@@ -327,7 +328,7 @@ mod tests {
         let mut update = packet("a.b", A, None);
         update[2] = 0x28;
         assert_eq!(question(&update), Err(Some((0x1234, Code::NotImplemented))));
-        // A pointer, a label that is too long, and a name that does not end.
+        // A pointer, a label that is too long, and a name without an end.
         for bytes in [&[0xc0, 0x0c][..], &[64, 1, 1], &[3, b'a']] {
             let packet = [&packet("", A, None)[..HEADER], bytes].concat();
             assert_eq!(question(&packet), Err(Some((0x1234, Code::FormatError))));

@@ -1,5 +1,5 @@
-//! What is answered to a question about the cluster: Kubernetes' DNS specification, schema 1.1.0, as CoreDNS' plugin
-//! `kubernetes` understands it where it is silent. Pure.
+//! Answers queries about the cluster by Kubernetes' DNS specification, schema 1.1.0. Where that is silent, it does what
+//! the plugin `kubernetes` of CoreDNS does. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,41 +9,41 @@ use serde::{Deserialize, Serialize};
 use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SHORTEST, SRV};
 use crate::pod::dns::is_label;
 
-/// What the daemon tells of the cluster.
+/// The cluster, or changes of it, as the daemon sends it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cluster {
     /// Usually `cluster.local`.
     pub domain: String,
-    /// Where the helper is to be asked: one that is asked elsewhere is of another time.
+    /// Addresses of the helper. A helper with other addresses is outdated, and ends.
     pub listen: Vec<IpAddr>,
     pub services: Vec<Service>,
-    /// `services` are only those that have changed since the last news, and `gone` those that are no more.
+    /// `services` has only the changes since the last message, and `gone` the deleted Services.
     pub partial: bool,
     pub gone: Vec<(String, String)>,
-    /// The daemon tells changes to a helper that says that it takes them.
+    /// The daemon sends changes to a helper that accepts them.
     pub offers_parts: bool,
     /// Addresses of this node's pods, and their namespaces.
     pub pods: Vec<(IpAddr, String)>,
-    /// Namespaces of which all Services are told; an empty name stands for all that there are.
+    /// Namespaces whose Services are complete; an empty name means all namespaces.
     pub followed: Vec<String>,
-    /// Those of them that are followed because a pod has asked for a name.
+    /// The subset of `followed` that is followed because a pod has looked up a name.
     pub interests: Vec<String>,
-    /// Somebody can be asked about namespaces that are not followed.
+    /// The bridge can be asked about namespaces that are not followed.
     pub online: bool,
-    /// Addresses other than those of `listen` that lead to the helper.
+    /// Further addresses that lead to the helper, beside `listen`.
     pub own: Vec<IpAddr>,
     pub health: Vec<Health>,
 }
 
-/// What a load balancer is told of a Service.
+/// Health check of a Service, for load balancers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Health {
     pub namespace: String,
     pub name: String,
-    /// Where it asks.
+    /// `healthCheckNodePort`.
     pub port: u16,
-    /// How many endpoints of this node are ready.
+    /// Number of ready endpoints of this node.
     pub local: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct Health {
 pub struct Service {
     pub namespace: String,
     pub name: String,
-    /// None for a headless one.
+    /// Empty for a headless Service.
     pub ips: Vec<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external_name: Option<String>,
@@ -65,7 +65,7 @@ pub struct Service {
 #[serde(default)]
 pub struct Port {
     pub name: String,
-    /// In lower case.
+    /// `tcp`, `udp` or `sctp`.
     pub protocol: String,
     pub port: u16,
 }
@@ -81,24 +81,24 @@ pub struct Endpoint {
 
 #[derive(Debug, PartialEq)]
 pub enum Answer {
-    /// Records, and more that will be asked for next.
+    /// The answer, and additional records.
     Known(Code, Vec<Record>, Vec<Record>),
-    /// An alias of a name that others know: the record that says so, and that name.
+    /// An alias of a name outside the cluster: its record, and that name.
     Alias(Record, String),
-    /// A name of somebody else.
+    /// A name outside the cluster.
     Foreign,
-    /// A name of a namespace that is not followed: whether it is there is not known.
+    /// A name of a namespace that is not followed; it may exist.
     Unknown(String),
 }
 
-/// The cluster, made ready to be asked.
+/// The cluster, indexed for queries.
 #[derive(Debug, Default)]
 pub struct Zone {
     domain: String,
     listen: Vec<IpAddr>,
     services: BTreeMap<String, BTreeMap<String, Service>>,
     namespaces: BTreeSet<String>,
-    /// Names by address: those of Services win over those of their endpoints.
+    /// Names by address. Names of Services replace those of their endpoints.
     pointers: BTreeMap<IpAddr, BTreeSet<String>>,
     pods: BTreeSet<(IpAddr, String)>,
     followed: BTreeSet<String>,
@@ -113,11 +113,11 @@ impl Zone {
         zone
     }
 
-    /// Takes news: the whole cluster, or what has changed of it.
+    /// Applies a message of the daemon: the whole cluster, or changes of it.
     pub fn take(&mut self, cluster: Cluster) {
         let changed = !cluster.partial || !cluster.services.is_empty() || !cluster.gone.is_empty();
         if !cluster.partial {
-            // What was known goes first: there may be no room for both.
+            // Frees the old state first: there may not be memory for both.
             *self = Self::default();
         }
         (self.domain, self.listen) = (cluster.domain.to_ascii_lowercase(), cluster.listen);
@@ -158,12 +158,12 @@ impl Zone {
         of_endpoints
     }
 
-    /// Whether somebody can be asked about what is not known.
+    /// Whether the bridge can be asked about unknown namespaces.
     pub fn is_online(&self) -> bool {
         self.online
     }
 
-    /// The namespace that the name is of, if it is followed because of such questions.
+    /// Returns the namespace of the name, if it is followed because of earlier queries.
     pub fn interest<'a>(&self, name: &'a str) -> Option<&'a str> {
         let rest = name.strip_suffix(&self.domain).filter(|_| !self.interests.is_empty())?;
         let namespace = rest.strip_suffix(".svc.")?.rsplit('.').next()?;
@@ -179,7 +179,7 @@ impl Zone {
         self.followed.contains("") || self.followed.contains(namespace) || !is_label(namespace)
     }
 
-    /// There is no such name, if that can be known.
+    /// Answers that the name does not exist, if the namespace is followed.
     fn absent(&self, namespace: &str) -> Answer {
         if self.is_followed(namespace) { absent() } else { Answer::Unknown(namespace.to_owned()) }
     }
@@ -189,7 +189,7 @@ impl Zone {
         &self.domain
     }
 
-    /// `name` is in lower case and without a final dot. Of a long answer there is a little more than fits into `room` bytes.
+    /// Answers a query. `name` is in lower case, without a final dot. A long answer slightly exceeds `room` bytes.
     pub fn answer(&self, name: &str, kind: u16, room: usize) -> Answer {
         if let Some(ip) = reverse(name) {
             let Some(names) = self.pointers.get(&ip) else { return Answer::Foreign };
@@ -252,7 +252,7 @@ impl Zone {
                 if same.is_empty() { absent() } else { found(name, kind, same) }
             }
             [port, protocol] => match (port.strip_prefix('_'), protocol.strip_prefix('_')) {
-                // A port without a name has none here either.
+                // A port without a name does not have an SRV record.
                 (Some(port), Some(protocol)) if !port.is_empty() => {
                     let wanted = |other: &Port| other.name == port && other.protocol == protocol;
                     self.ports(name, (kind, room), service, &wanted)
@@ -263,7 +263,7 @@ impl Zone {
         }
     }
 
-    /// Without a port all of them, as CoreDNS has it.
+    /// Answers an SRV query for the Service itself with all its ports, as CoreDNS does.
     fn all_ports(&self, name: &str, room: usize, service: &Service) -> Answer {
         match self.ports(name, (SRV, room), service, &|_| true) {
             Answer::Known(Code::NoSuchName, ..) if !service.ips.is_empty() || !service.endpoints.is_empty() => {
@@ -310,7 +310,7 @@ impl Zone {
         Answer::Known(Code::NoError, records, more.into_iter().collect())
     }
 
-    /// An alias may lead to another name of the cluster; one that leads to itself has no addresses.
+    /// Resolves an alias. One of another name of the cluster includes its addresses; one of another alias does not.
     fn alias(&self, record: Record, (kind, room): (u16, usize), target: String) -> Answer {
         if kind == CNAME {
             return Answer::Known(Code::NoError, vec![record], Vec::new());
@@ -337,11 +337,11 @@ impl Zone {
 }
 
 impl Endpoint {
-    /// Its name below that of its Service: its host name, or its address with dashes.
+    /// Label below the name of its Service: its host name, or its address with dashes.
     fn label(&self) -> String {
         let dashed = || {
             let text = self.ip.to_string().replace(['.', ':'], "-");
-            // No label begins or ends with a dash.
+            // A label must not begin or end with a dash.
             let end = if text.ends_with('-') { "0" } else { "" };
             let begin = if text.starts_with('-') { "0" } else { "" };
             format!("{begin}{text}{end}")
@@ -350,7 +350,7 @@ impl Endpoint {
     }
 }
 
-/// The address that a name of `in-addr.arpa` or `ip6.arpa` asks about.
+/// Parses the address of a name in `in-addr.arpa` or `ip6.arpa`.
 fn reverse(name: &str) -> Option<IpAddr> {
     if let Some(rest) = name.strip_suffix(".in-addr.arpa") {
         let octets: Vec<&str> = rest.split('.').rev().collect();
@@ -364,7 +364,7 @@ fn reverse(name: &str) -> Option<IpAddr> {
     u128::from_str_radix(&digits.concat(), 16).ok().map(|bits| IpAddr::V6(Ipv6Addr::from(bits)))
 }
 
-/// Those of the wanted kind; the name is there in any case.
+/// Answers with the records of this type; the name exists in any case.
 fn found(name: &str, kind: u16, data: Vec<Data>) -> Answer {
     let data = data.into_iter().filter(|data| data.kind() == kind);
     let records = data.map(|data| Record { name: name.to_owned(), data }).collect();

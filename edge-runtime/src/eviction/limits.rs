@@ -1,4 +1,4 @@
-//! Disk that a pod may use: what its manifest limits, and what is over. Pure.
+//! Disk usage of pods: the limits of a manifest, and whether usage exceeds them. Pure.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl Used {
     }
 }
 
-/// What one pod holds.
+/// Disk usage of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUsage {
     /// Use by name of the emptyDir.
@@ -40,10 +40,10 @@ pub struct DiskUsage {
     /// The pod's `hosts`, `hostname` and `resolv.conf`.
     #[serde(default)]
     pub files: Used,
-    /// Volumes in memory or made of objects, if they were asked for. Nothing that is limited.
+    /// Volumes in memory or made of objects, if requested. No limit applies to them.
     #[serde(default)]
     pub elsewhere: BTreeMap<String, Used>,
-    /// The bound at which counting stopped: the pod holds more than what is told here.
+    /// The count stopped at this bound: the pod holds more than these numbers.
     #[serde(default)]
     pub beyond: Option<Bound>,
 }
@@ -150,12 +150,12 @@ mod tests {
         let one = "Container a exceeded its local ephemeral storage limit \"2Mi\". ";
         assert_eq!(why(used(0, 2 << 20, 1)), one);
         assert_eq!(exceeded(&pod, &used(0, 2 << 20, 1), true), None);
-        // What it wrote to /etc/hosts counts for the pod as a whole.
+        // Its writes to /etc/hosts count for the pod as a whole.
         assert_eq!(why(DiskUsage { files: Used { bytes: 1, inodes: 1 }, ..used(1 << 20, 1 << 20, 1 << 20) }), total);
     }
 
     #[test]
-    fn what_cannot_be_counted_is_over_any_limit() {
+    fn uncountable_usage_exceeds_any_limit() {
         let used = DiskUsage { beyond: Some(Bound::Depth), ..DiskUsage::default() };
         let why = exceeded(&pod(json!("0"), json!("1Gi")), &used, false).unwrap();
         assert!(why.contains("more than 500 folders deep"), "{why}");

@@ -12,7 +12,7 @@ use crate::sys::sort::sort_by_key;
 /// `evictionPressureTransitionPeriod`).
 pub const TRANSITION: Duration = Duration::from_secs(300);
 
-/// What one look says.
+/// One observation of the signals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Pressure for node conditions and admission: lasts for the transition period.
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_raises_nothing() {
+    fn unreadable_signal_raises_nothing() {
         let thresholds = vec![Threshold { signal: Signal::PidAvailable, amount: Amount::percent(99) }];
         let mut manager = Manager::new(thresholds, Duration::ZERO);
         assert_eq!(manager.look(&Observations::default(), at(1)), Verdict::default());

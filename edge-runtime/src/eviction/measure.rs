@@ -1,4 +1,4 @@
-//! One look at what can run short: a handful of system calls, cheap enough for every ten seconds of a node's life.
+//! One observation of scarce resources: a handful of system calls, cheap enough for every ten seconds.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,8 +14,9 @@ pub fn separate_images(paths: &Paths) -> bool {
     images.is_some() && pods != images
 }
 
-/// Memory is what the kernel says could be had without swapping; the kubelet computes nearly the same from the root
-/// cgroup, which does not exist in that form on cgroup v1 hybrids and boards without the memory controller.
+/// Observes all resources. Memory is the kernel's estimate of what is available without swapping. The kubelet computes
+/// nearly the same from the root cgroup, which does not exist in that form on cgroup v1 hybrids and boards without the
+/// memory controller.
 pub fn observe(paths: &Paths, memory_bytes: u64) -> Observations {
     let mut seen = Observations::default();
     if let Some(available) = host::memory_available() {

@@ -1,4 +1,4 @@
-//! What an evicted pod's status says, in the kubelet's words (K8s pkg/kubelet/eviction/helpers.go). Pure.
+//! Status message of an evicted pod, in the kubelet's words (K8s pkg/kubelet/eviction/helpers.go). Pure.
 
 use k8s_openapi::api::core::v1::Pod;
 

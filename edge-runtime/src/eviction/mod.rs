@@ -1,5 +1,5 @@
-//! When a resource of the node runs short: which pressure to show, whom to end, which pod has outgrown its own limits.
-//! Decisions are pure; `measure` and `walk` look at the host. Ends nothing itself: that is the node loop's.
+//! Shortages of the node's resources: which pressure to report, which pod to evict, and which pod exceeds its own
+//! limits. Decisions are pure; `measure` and `walk` observe the host. The node loop ends pods.
 //!
 //! Follows K8s pkg/kubelet/eviction, with thresholds that scale down to a board's memory.
 

@@ -8,7 +8,7 @@ use crate::sys::sort::sort_by_key;
 
 const MEMORY: &str = "memory";
 
-/// What a pod uses of the resource that runs short.
+/// A pod's use of the resource that runs short.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes of memory or disk, inodes, or processes, of the whole pod. `None` when it could not be found out, see
@@ -29,8 +29,8 @@ pub struct Candidate<'a> {
 /// Orders by: uses more than it requested, then low priority, then how much more (K8s pkg/kubelet/eviction
 /// `rankMemoryPressure`, `rankDiskPressureFunc`); for processes by priority and number (`rankPIDPressure`).
 ///
-/// A pod that could not be measured goes first, as with the kubelet. For the disk it is left out: measuring fails because
-/// of other pods, too, and must not end this one.
+/// Sorts pods for eviction. A pod that could not be measured is first, as with the kubelet. For the disk it is omitted:
+/// measuring fails because of other pods, too, and must not end this one.
 pub fn rank(candidates: &mut Vec<Candidate<'_>>, signal: Signal) {
     if signal.is_of_disk() {
         candidates.retain(|candidate| candidate.usage.total.is_some());
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_counts_what_runs_beside_an_init_container() {
+    fn request_includes_sidecars_beside_init_containers() {
         let asks = |bytes: &str| json!({"requests": {"memory": bytes, "ephemeral-storage": bytes}});
         let pod: Pod = serde_json::from_value(json!({"spec": {
             "initContainers": [

@@ -1,4 +1,4 @@
-//! What is observed, by the names administrators know from the kubelet. Pure.
+//! Eviction signals, by their names in the kubelet. Pure.
 
 /// One thing that can run short (K8s pkg/kubelet/eviction/api).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

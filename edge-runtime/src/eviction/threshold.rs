@@ -25,7 +25,7 @@ impl Amount {
     /// `100Mi`, `5%`, `0.5%`.
     ///
     /// # Errors
-    /// The text is neither a quantity nor a percentage below 100.
+    /// The text is not a quantity, and not a percentage below 100.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("'{text}' is neither a quantity (100Mi) nor a percentage from 0% to 100%");
         let Some(number) = text.strip_suffix('%') else {
@@ -85,7 +85,7 @@ pub fn defaults(memory_bytes: u64) -> Vec<Threshold> {
     ]
 }
 
-/// The defaults with what the administrator says by signal; `0` or `0%` takes a threshold away.
+/// Returns the defaults with the administrator's values by signal; `0` or `0%` removes a threshold.
 ///
 /// # Errors
 /// An unknown signal or amount: the name of the signal and why.

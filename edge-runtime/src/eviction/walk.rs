@@ -33,7 +33,7 @@ pub struct Question {
     pub uid: String,
     /// Its log folder.
     pub logs: PathBuf,
-    /// Volumes in memory and those made of objects, too.
+    /// Includes volumes in memory and those made of objects.
     #[serde(default)]
     pub elsewhere: bool,
     /// Timeout for at most [`MOST_ENTRIES`] entries.
@@ -43,8 +43,8 @@ pub struct Question {
 /// By uid. A pod that could not be measured is missing.
 pub type Answers = BTreeMap<String, DiskUsage>;
 
-/// Has a helper process walk the pods' folders. A pod at which the helper dies is left out, and the others are asked for
-/// again: one pod's folders cannot keep the rest from being measured.
+/// Has a helper process walk the pods' folders. If the helper dies at a pod, that pod is omitted and the others are
+/// requested again. So the folders of one pod cannot prevent the others from being measured.
 pub async fn ask(paths: &Paths, questions: &[Question]) -> Answers {
     ask_of(|| itself(paths), questions).await
 }

@@ -1,5 +1,5 @@
-//! Server for health questions: HTTP/1.1 on a socket and, if configured, on a port. It reads the question and writes
-//! the answer; the content of the answer comes from elsewhere.
+//! Server for health checks: HTTP/1.1 on a socket and, if configured, on a port. It reads requests and writes answers;
+//! the caller provides their content.
 //!
 //! | file | owns |
 //! |---|---|
@@ -21,7 +21,7 @@ pub use request::read;
 pub use request::{Refusal, What};
 pub use serve::{on_port, on_socket};
 
-/// A question and whom to answer. Dropped unanswered, it was too much.
+/// A request and its answer channel. Dropping it refuses the request as one too many.
 pub struct Asked {
     pub what: What,
     pub answer: Sender<Answer>,

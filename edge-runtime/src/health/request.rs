@@ -1,6 +1,7 @@
-//! The head of a request, from strangers: what it asks for, or why it gets nothing. Pure.
+//! Parses the head of an untrusted request: its target, or the reason of a refusal. Pure.
 
-/// Longest head with the empty line that ends it. What comes with a browser's cookies has no business here.
+/// Maximum length of a head with the empty line that ends it. A browser's cookies may exceed it: they are not
+/// supported.
 pub(super) const LONGEST: usize = 4 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,8 @@ pub fn read(bytes: &[u8]) -> Option<Result<What, Refusal>> {
     Some(head(bytes, LONGEST)?.and_then(target).and_then(asked))
 }
 
-/// The head, without its end, of which with the end there may be no more than `longest` bytes; `None` until it is whole.
-/// The answer is the same however the bytes are cut.
+/// Returns the head without its end; `None` until it is complete. With its end it may have at most `longest` bytes. The
+/// result does not depend on how the bytes are split.
 ///
 /// # Errors
 /// It is longer.
@@ -34,7 +35,7 @@ pub fn head(bytes: &[u8], longest: usize) -> Option<Result<&[u8], Refusal>> {
     }
 }
 
-/// What a head asks to get, as it stands there.
+/// Returns the target of a GET request, unchanged.
 ///
 /// # Errors
 /// It is not a GET of HTTP/1.
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_here_is_given() {
+    fn wrong_paths_and_methods_are_refused() {
         let get = |line: &str| read(format!("{line}\r\nHost: x\r\n\r\n").as_bytes());
         assert_eq!(get("GET /metrics HTTP/1.1"), Some(Ok(What::Metrics)));
         assert_eq!(get("GET /readyz?verbose HTTP/1.0"), Some(Ok(What::Ready)));

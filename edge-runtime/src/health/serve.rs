@@ -89,7 +89,7 @@ impl Door {
     }
 }
 
-/// One request and its answer. `None`: the other side was too slow, or left.
+/// Serves one request. `None`: the client was too slow, or left.
 async fn serve(mut stream: Box<dyn Stream>, ask: &Ask) -> Option<()> {
     let request = within(PATIENCE, read(&mut stream)).await?.ok()?;
     let (status, kind, body) = match request {

@@ -1,7 +1,7 @@
 //! The text format of Prometheus, version 0.0.4: families and their samples, one after the other. Numbers are whole, or
 //! nanoseconds shown as seconds. Pure.
 
-/// What is being written.
+/// Metrics text under construction.
 #[derive(Default)]
 pub struct Text {
     out: String,
@@ -75,7 +75,7 @@ impl Text {
         }
     }
 
-    /// By hand: what formats numbers for people is not wanted in the daemon for each of these.
+    /// Handwritten: the formatting code of the standard library would cost the daemon space for each type.
     fn number(&mut self, value: Number) {
         match value {
             Number::Whole(value) => self.digits(value, 1),

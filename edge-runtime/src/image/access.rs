@@ -22,12 +22,12 @@ pub struct PodLogin {
     pub document: String,
 }
 
-/// A Secret, whatever its content: who has it may use what was pulled with its earlier content.
+/// Key of a Secret, whatever its content: users of the Secret may use images pulled with its earlier content.
 pub fn secret_key(namespace: &str, name: &str, uid: &str) -> String {
     format!("secret:{namespace}/{name}:{uid}")
 }
 
-/// What is remembered of a login of a pod; nothing of one that is the node's.
+/// Stored keys of a pod's login; empty for a login of the node.
 pub fn keys(credential: &Credential) -> BTreeSet<String> {
     let Some(secret) = &credential.secret else { return BTreeSet::new() };
     BTreeSet::from([secret.clone(), format!("login:{}", credential.digest())])
@@ -40,7 +40,7 @@ pub fn after_pull(earlier: Option<Access>, repository: &str, with: BTreeSet<Stri
         earlier => earlier.unwrap_or_default(),
     };
     match access.get_mut(repository) {
-        // What was once open to all stays so.
+        // An image that was public once stays so.
         Some(keys) if keys.is_empty() => {}
         Some(keys) if with.is_empty() => keys.clear(),
         Some(keys) => {
@@ -52,7 +52,7 @@ pub fn after_pull(earlier: Option<Access>, repository: &str, with: BTreeSet<Stri
     access
 }
 
-/// Whether who logs in with these keys may have the content of the image, by whatever name.
+/// Whether a pod with these logins may have the content of the image, by any name.
 pub fn is_open_to(access: &Access, keys: &BTreeSet<String>) -> bool {
     access.is_empty() || access.values().any(|known| known.is_empty() || !known.is_disjoint(keys))
 }
@@ -73,7 +73,7 @@ pub fn may_use(image: &ImageRecord, reference: &Reference, registries: &[Registr
         if login.document.is_empty() && known.iter().any(|key| key.starts_with(&login.key)) {
             return true;
         }
-        // One that cannot be read opens nothing.
+        // An unreadable Secret permits nothing.
         let _ = keyring.add(login.document.as_bytes(), Some(&login.key));
     }
     let places = endpoints(&registry_for(registries, &reference.registry), &reference.registry);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_login_may_use_what_it_brought() {
+    fn login_permits_images_pulled_with_it() {
         let reference = Reference::parse("reg.example/a:1").unwrap();
         let may = |image: &ImageRecord, logins: &[PodLogin]| may_use(image, &reference, &[], logins);
         let (first, same, changed) =
@@ -126,12 +126,12 @@ mod tests {
         let bodiless = |name: &str| PodLogin { key: secret_key("n", name, ""), document: String::new() };
         assert!(may(&private, &[bodiless("s")]));
         assert!(!may(&private, &[bodiless("other")]));
-        // By another repository the same content has to be asked for.
+        // The same content in another repository needs a request to the registry.
         assert!(!may_use(&private, &Reference::parse("reg.example/b:1").unwrap(), &[], &[first]));
     }
 
     #[test]
-    fn content_is_shared_among_those_who_may_have_it() {
+    fn content_is_shared_between_permitted_pods() {
         let keys = keys_of(&login("secret:n/s:1", "right"));
         let others = keys_of(&login("secret:n/t:2", "other"));
         let private = after_pull(None, "reg.example/a", keys.clone());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_open_stays_open() {
+    fn public_image_stays_public() {
         let keys = keys_of(&login("secret:n/s:1", "right"));
         assert!(after_pull(Some(Access::new()), "reg.example/a", keys.clone()).is_empty(), "brought by hand");
         let open = after_pull(None, "reg.example/a", BTreeSet::new());

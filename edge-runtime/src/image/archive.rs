@@ -204,7 +204,7 @@ impl Read for Section<'_> {
 }
 
 impl io::Seek for Section<'_> {
-    /// Only what the tar reader does: skipping forward.
+    /// Supports only the use of the tar reader: skipping forward.
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
         let target = match to {
             io::SeekFrom::Start(offset) => Some(offset),

@@ -1,5 +1,5 @@
-//! From a manifest and its configuration to an image record: what both roads (registry and archive) check and
-//! compute the same way. Pure.
+//! Converts a manifest and its configuration to an image record: the checks and values that registry and archive share.
+//! Pure.
 
 use crate::image::ImageError;
 use crate::image::limits::Limits;
@@ -11,7 +11,7 @@ use crate::store::image_record::{Access, ImageConfig, ImageRecord};
 /// another digest.
 ///
 /// # Errors
-/// Those of `fetch`; no build for this machine; a document that is neither index nor manifest.
+/// Those of `fetch`; no build for this machine; a document other than an index or a manifest.
 pub(super) fn manifest(
     document: &[u8],
     digest: &str,
@@ -87,7 +87,7 @@ pub(super) fn record(
     size: u64,
     now: i64,
 ) -> ImageRecord {
-    // Refused before, if it cannot be told.
+    // Earlier checks refused it if it cannot be determined.
     let doubt = wanted.check(&configuration.platform, &id).ok().flatten();
     let (config, layers) = (ImageConfig { doubt, ..configuration.config }, configuration.diff_ids);
     ImageRecord { id, references, config, layers, size, pulled_at: now, access: Access::new() }
@@ -99,7 +99,7 @@ mod tests {
 
     const D: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    /// An index whose only entry for this machine is what `digest` names.
+    /// An index whose only entry for this machine has this `digest`.
     fn index(digest: &str) -> Vec<u8> {
         let platform = r#"{"os":"linux","architecture":"amd64"}"#;
         format!(r#"{{"schemaVersion":2,"manifests":[{{"digest":"{digest}","platform":{platform}}}]}}"#).into_bytes()

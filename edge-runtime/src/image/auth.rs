@@ -81,8 +81,7 @@ impl Keyring {
     /// left out (containerd internal/cri/server/images, `ParseAuth`: it "is valid for anonymous registry").
     ///
     /// # Errors
-    /// The document has none of these forms, or an `auth` is not base64 of `user:password`. The text contains no
-    /// secret.
+    /// The document has another form, or an `auth` is not base64 of `user:password`. The text contains no secret.
     pub fn add(&mut self, document: &[u8], secret: Option<&str>) -> Result<(), String> {
         let value: serde_json::Value =
             from_json(document).map_err(|e| format!("not JSON: line {} column {}", e.line(), e.column()))?;
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_without_a_login_are_none() {
+    fn entries_without_a_login_are_ignored() {
         for document in [
             r#"{"auths":{"r.example":{}},"credsStore":"desktop"}"#,
             r#"{"auths":{"r.example":{"username":"","password":"","auth":""}}}"#,

@@ -1,5 +1,5 @@
-//! What a registry wants to know before it answers: the `WWW-Authenticate` header (RFC 7235, and the distribution
-//! project's token authentication). Pure.
+//! The login that a registry demands: the `WWW-Authenticate` header (RFC 7235, and the distribution project's token
+//! authentication). Pure.
 
 /// How to ask again.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reader_hashes_what_passes_and_stops_at_its_limit() {
+    fn reader_hashes_and_stops_at_its_limit() {
         let mut reader = HashingReader::new(&b"abc"[..], 3);
         io::copy(&mut reader, &mut io::sink()).unwrap();
         assert_eq!(reader.finish(), (sha256(b"abc"), 3));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_digest() {
+    fn malformed_digests_are_refused() {
         for bad in ["", "sha256:", "sha256:../../etc", "sha512:00", &EMPTY.to_uppercase(), &EMPTY[..70]] {
             assert!(!is_sha256(bad), "{bad}");
         }

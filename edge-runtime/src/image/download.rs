@@ -1,5 +1,5 @@
-//! Blobs over bad links: a download goes on where it ended, in this run or an earlier one, and counts only when its
-//! digest is right. Owns the files `incoming/blob-<hex>`; knows nothing of what is in them.
+//! Blobs over bad links: a download resumes where it ended, in this run or an earlier one, and counts only when its
+//! digest is right. Owns the files `incoming/blob-<hex>`; does not know their content.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -19,8 +19,8 @@ use crate::sys::writeback::Writeback;
 
 /// Tries in a row that may bring nothing, with pauses of 1, 2, 4, 8 seconds between them.
 const FRUITLESS: u32 = 5;
-/// A registry that sends less than this a minute counts as silent: one that sends drop by drop would else hold its
-/// place for hours. GPRS brings a hundred times as much.
+/// Minimum rate, in bytes per minute. A slower registry counts as silent, because it would hold its place for hours.
+/// GPRS is a hundred times as fast.
 const SLOWEST: u64 = 16 * 1024;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -28,8 +28,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// another process that fetches the same.
 ///
 /// # Errors
-/// The registry does not have it or stopped answering (what came stays for the next run), it is larger than
-/// announced, or its digest is wrong (nothing stays).
+/// The registry does not have it or stopped answering (the received part stays for the next run), it is larger than
+/// announced, or its digest is wrong (the part is deleted).
 pub fn blob(
     repository: &mut Repository<'_>,
     blob: &Descriptor,
@@ -47,7 +47,7 @@ pub fn blob(
     part.fill(repository, blob)?;
     let mut found = part.hasher.clone().finish();
     if found != blob.digest && resumed {
-        // The beginning may come from a run whose writes a power cut spoiled.
+        // The beginning may come from a run whose writes a power cut damaged.
         part.restart().map_err(ImageError::io(&path, "cannot truncate"))?;
         part.fill(repository, blob)?;
         found = part.hasher.clone().finish();

@@ -1,4 +1,4 @@
-//! What can go wrong with an image and which kubelet reason it becomes. Owns the texts; does not log.
+//! Errors of images, and the kubelet reason of each. Owns the texts; does not log.
 
 use std::{io, path::PathBuf};
 

@@ -1,6 +1,7 @@
-//! Folders that a layer has files in and does not describe, as layers of Bazel's rules_oci or kaniko do: `tmp/x` without
-//! `tmp`. Unpacked alone such a folder is root's with mode 0755, and would hide what a layer below says of it. Containers get
-//! it with owner and mode of the next layer down that describes it (containerd's archive/tar.go, `mkparent`).
+//! Folders in which a layer has files, but which it does not describe: `tmp/x` without `tmp`, as in layers of Bazel's
+//! rules_oci or kaniko. Unpacked alone, such a folder belongs to root with mode 0755, and would hide the description in
+//! a lower layer. So containers get it with owner and mode of the next lower layer that describes it (containerd's
+//! archive/tar.go, `mkparent`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

@@ -16,7 +16,7 @@ use crate::sys::sort::sort_by;
 pub struct Rules<'a> {
     /// Ids of images that something needs.
     pub used: &'a BTreeSet<String>,
-    /// When an image was last seen in use, seconds of wall time; one that never was counts from its pull.
+    /// Last use of an image, in seconds of wall time; an unused one counts from its pull.
     pub used_at: &'a BTreeMap<String, i64>,
     /// An image is not removed before it had this many seconds to be used.
     pub min_age: i64,
@@ -51,7 +51,7 @@ pub fn select_broken(images: &[ImageRecord], has: impl Fn(&str) -> bool) -> Vec<
     images.iter().filter(|image| !image.layers.iter().all(|layer| has(layer))).map(|image| image.id.clone()).collect()
 }
 
-/// What a sweep removes besides deleted images and abandoned work.
+/// What a sweep removes beside deleted images and abandoned work.
 #[derive(Clone, Copy, Debug)]
 pub struct Sweep {
     /// Unfinished downloads, and layers of pulls that never finished, are kept this long for another try.

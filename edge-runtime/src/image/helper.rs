@@ -1,6 +1,6 @@
 //! The frame of a helper process that changes images: it sets limits, removes what earlier helpers left incomplete, and
-//! opens the store; at the end it makes one durable commit of records and their copies beside the layers. It knows
-//! neither registries nor archives.
+//! opens the store; at the end it makes one durable commit of records and their copies beside the layers. It does
+//! not know registries or archives.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::store::Store;
 use crate::store::image_record::{Access, ImageRecord};
 use crate::sys::files::private_dir;
 
-/// What a helper works with. Others may be at work, too: see [`crate::image::incoming`].
+/// Resources of a helper. Other helpers may run at the same time: see [`crate::image::incoming`].
 pub struct Helper {
     pub layers: Layers,
     pub limits: Limits,
@@ -66,8 +66,8 @@ impl Helper {
         Ok(self.store.images()?)
     }
 
-    /// Whether everyone with one of these logins (`keys`, see [`access::keys`]) may have this layer, by what the images
-    /// that it belongs to remember, and by what pulls that were cut short brought.
+    /// Whether every user of one of these logins (`keys`, see [`access::keys`]) may have this layer. The records of its
+    /// images and of interrupted pulls decide.
     pub fn may_share(&self, diff_id: &str, keys: &BTreeSet<String>) -> bool {
         let has = |layers: &[String]| layers.iter().any(|layer| layer == diff_id);
         let open = |(layers, access): (Vec<String>, Access)| has(&layers) && access::is_open_to(&access, keys);
@@ -79,7 +79,7 @@ impl Helper {
     /// Makes images known; their layers are durable already. Names that an image of the same id has are kept.
     ///
     /// # Errors
-    /// A layer is there no more, or the store cannot be written; nothing is known then.
+    /// A layer does not exist any more, or the store cannot be written; nothing is recorded then.
     pub fn commit(&mut self, records: Vec<ImageRecord>) -> Result<Vec<ImageRecord>, ImageError> {
         let mut records = joined(records);
         let lock = self.layers.lock()?;
@@ -116,12 +116,12 @@ impl Helper {
     /// Removes what no image needs. Needs no free space: renames and deletes.
     ///
     /// # Errors
-    /// The store cannot be read, or something cannot be removed; all the rest is.
+    /// The store cannot be read, or something cannot be removed; all other work is done.
     pub fn sweep(&self, how: Sweep) -> Result<(), ImageError> {
         gc::sweep(&self.layers, || Ok(self.store.layers_in_use()?), how)
     }
 
-    /// Forgets images whose layers are damaged. What is whole of them stays, and so do their records beside it.
+    /// Removes images with damaged layers. Their intact layers stay, and so do the records beside them.
     ///
     /// # Errors
     /// The store cannot be written.

@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one request after the other, each on a connection of its own, and tells whether it came with a login.
+    /// Answers requests one after the other, each on its own connection, and returns whether each had a login.
     fn server(answers: Vec<String>) -> (u16, std::thread::JoinHandle<Vec<bool>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

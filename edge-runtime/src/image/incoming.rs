@@ -1,5 +1,5 @@
-//! The folder `incoming`: unfinished downloads and layers, and which process works on them. Knows neither images nor
-//! registries.
+//! The folder `incoming`: unfinished downloads and layers, and which process works on them. Does not know images
+//! or registries.
 //!
 //! A process that works on an entry holds a lock on the file or folder itself. A killed process thus releases
 //! everything, and an unlocked entry is a leftover. Finding an entry and taking it is one step under the lock of the
@@ -63,7 +63,7 @@ impl Incoming {
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| error.into())
     }
 
-    /// A file to go on with, empty if it is new. Waits while another process works on it.
+    /// Opens a file to continue, or a new one. Waits while another process works on it.
     ///
     /// # Errors
     /// It cannot be made.
@@ -80,8 +80,8 @@ impl Incoming {
         }
     }
 
-    /// An empty folder. Waits while another process works on one of this name; what a process that is no more left in
-    /// it is put aside.
+    /// Creates an empty folder. Waits while another process works on one of this name; moves remains of a dead process
+    /// aside.
     ///
     /// # Errors
     /// It cannot be made.
@@ -196,7 +196,7 @@ pub(super) fn is_claimed(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| taken(file) == Some(Errno::EWOULDBLOCK))
 }
 
-/// By the wall clock; one that was set back since makes nothing old.
+/// Uses the wall clock; after the clock was set back, nothing counts as old.
 pub(super) fn is_older(path: &Path, than: Duration) -> bool {
     let age = fs::metadata(path).and_then(|meta| meta.modified()).ok().and_then(|time| time.elapsed().ok());
     than.is_zero() || age.is_some_and(|age| age > than)

@@ -36,7 +36,7 @@ pub struct Layers {
     incoming: Incoming,
 }
 
-/// What was counted when the layer was made.
+/// Counts from the unpacking of the layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contents {
     pub entries: u64,
@@ -95,7 +95,7 @@ impl Layers {
         counted.is_some() && counted == self.contents(diff_id)
     }
 
-    /// What was counted when the layer was made.
+    /// Returns the counts from the unpacking of the layer.
     pub fn contents(&self, diff_id: &str) -> Option<Contents> {
         from_json(&fs::read(self.counts_file(diff_id)).ok()?).ok()
     }
@@ -175,7 +175,7 @@ impl Layers {
         io::copy(&mut reader, &mut io::sink()).map_err(broken)?;
         same(diff_id, reader.finish().0, what)?;
         let contents = count(half).map_err(|error| match error.raw_os_error() {
-            // By links in the layer it goes deeper than any path.
+            // Because of links the layer is deeper than any path.
             Some(nix::libc::ENAMETOOLONG) => broken(error),
             _ => ImageError::io(half, "cannot read")(error),
         })?;

@@ -1,4 +1,4 @@
-//! How much a stranger's image may cost, and the kernel's limits of the helper process that handles it.
+//! Limits of an untrusted image, and the kernel's limits of the helper process that handles it.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
 

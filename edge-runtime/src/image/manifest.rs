@@ -1,5 +1,5 @@
-//! What registries and archives say about an image: index, manifest and configuration documents
-//! (OCI image-spec v1.1, Docker image manifest v2 schema 2). Pure parsing.
+//! Parses documents of registries and archives about an image: index, manifest and configuration (OCI image-spec v1.1,
+//! Docker image manifest v2 schema 2). Pure.
 //!
 //! Own shapes instead of oci-spec's: builders write `null` for empty lists and leave out keys that
 //! the specification requires, and other clients accept that.
@@ -79,7 +79,7 @@ struct RawDocument {
 
 #[derive(Deserialize)]
 struct RawConfiguration {
-    // Not as a flattened platform: that would hold all that an image says besides.
+    // Not a flattened platform: that would keep all unknown fields of the image.
     #[serde(default)]
     os: String,
     #[serde(default)]
@@ -196,7 +196,7 @@ mod tests {
     const D: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
     #[test]
-    fn an_index_and_a_manifest_are_told_apart_without_their_media_types() {
+    fn index_and_manifest_are_distinguished_by_content() {
         let index = format!(
             r#"{{"schemaVersion":2,"manifests":[{{"digest":"{D}","size":7,"platform":{{"os":"linux","architecture":"arm","variant":"v7"}}}}]}}"#
         );
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_refused_by_name() {
+    fn other_artifacts_are_refused_by_type() {
         for (text, expect) in [
             ("<html>", "not a manifest"),
             (r#"{"schemaVersion":1,"fsLayers":[]}"#, "schema 1"),

@@ -1,8 +1,8 @@
-//! Images: names, registries, archives, layers on disk, and the root file system made of them.
+//! Images: names, registries, archives, layers on disk, and the root file systems built from them.
 //!
-//! Whatever is fed by strangers or takes long (fetch, hash, unpack) runs in the helper processes
-//! `pull` and `import`; the daemon only starts them ([`spawn`]), mounts layers ([`rootfs`]) and
-//! decides what is no longer needed ([`gc`]). Nothing here knows pods.
+//! Work that is slow or reads untrusted input (fetch, hash, unpack) runs in the helper processes `pull` and `import`.
+//! The daemon only starts them ([`spawn`]), mounts layers ([`rootfs`]) and decides what is not needed any more
+//! ([`gc`]). Nothing here knows pods.
 
 pub mod access;
 pub mod archive;

@@ -60,8 +60,8 @@ impl Wanted {
         }
     }
 
-    /// What speaks against an image with this platform in its configuration. An architecture that is not this machine's is
-    /// no more than a doubt: vendors' ARM images that were built without buildx often name the build machine's, and run.
+    /// Returns the problem of an image with this platform in its configuration. Another architecture is only a doubt:
+    /// vendors' ARM images that were built without buildx often name the build machine's, and run.
     ///
     /// # Errors
     /// [`ImageError::NoPlatform`] for another operating system.

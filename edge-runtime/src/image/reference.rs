@@ -25,10 +25,10 @@ const LONGEST_TAG: usize = 128;
 
 impl Reference {
     /// Parses `busybox`, `registry:5000/a/b:tag`, `a@sha256:...`, with the defaults of Docker:
-    /// registry `docker.io`, `library/` before a single-part name there, tag `latest` when neither tag nor digest is given.
+    /// registry `docker.io`, `library/` before a single-part name there, tag `latest` without a tag or digest.
     ///
     /// # Errors
-    /// [`ImageError::InvalidName`], whose text is what the kubelet shows with `InvalidImageName`.
+    /// [`ImageError::InvalidName`], with the kubelet's text for `InvalidImageName`.
     pub fn parse(text: &str) -> Result<Self, ImageError> {
         let fail = |why| ImageError::InvalidName { name: text.to_owned(), why };
         let (name, digest) = match text.split_once('@') {
@@ -80,7 +80,7 @@ impl Reference {
         format!("{}/{}", self.registry, self.repository)
     }
 
-    /// What is asked of the registry: `/v2/<repository>/manifests/<this>`.
+    /// Last part of the registry's path: `/v2/<repository>/manifests/<this>`.
     pub fn manifest(&self) -> &str {
         self.digest.as_deref().or(self.tag.as_deref()).unwrap_or("latest")
     }

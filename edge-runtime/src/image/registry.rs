@@ -1,5 +1,5 @@
-//! One repository at one registry (or mirror): the pull half of the distribution protocol, with its logins.
-//! Returns documents whose digest was checked and opens blobs; knows nothing of layers or files.
+//! One repository at one registry (or mirror): the pull half of the distribution protocol, with its logins. Returns
+//! documents with a verified digest and opens blobs; does not know layers or files.
 
 mod login;
 
@@ -26,7 +26,7 @@ pub struct Endpoint {
     pub base: String,
     /// What logins are looked up by.
     pub host: String,
-    /// A mirror must be told whose images are meant.
+    /// A mirror needs the name of the registry that it mirrors.
     pub namespace: Option<String>,
 }
 
@@ -47,8 +47,8 @@ pub fn endpoints(config: &RegistryConfig, registry: &str) -> Vec<Endpoint> {
     mirrors.chain([own]).collect()
 }
 
-/// The same place without TLS, if it is on this very machine and answered the TLS greeting with something else:
-/// a registry on loopback needs no configuration, as with containerd.
+/// The same registry without TLS, if it is on this machine and did not answer the TLS handshake with TLS: a registry on
+/// loopback needs no configuration, as with containerd.
 pub fn without_tls(place: &Endpoint, error: &ImageError) -> Option<Endpoint> {
     let ImageError::Unavailable { source, .. } = error else { return None };
     let Some(ureq::Error::Io(io)) = source.downcast_ref::<ureq::Error>() else { return None };
@@ -111,8 +111,8 @@ impl<'a> Repository<'a> {
         Ok(Self { agent, endpoint, reference, limits, credentials, authorization: None, used: None })
     }
 
-    /// The digest that the tag leads to, if the registry says so without sending the manifest
-    /// (which Docker Hub would count as a pull).
+    /// Returns the digest of the tag, if the registry reports it without sending the manifest (which Docker Hub would
+    /// count as a pull).
     ///
     /// # Errors
     /// Not reachable, refused, or not there.
@@ -125,7 +125,8 @@ impl<'a> Repository<'a> {
     /// A manifest or index by tag or digest; a digest is checked.
     ///
     /// # Errors
-    /// Not reachable, refused, not there, too large, or not what the digest says.
+    /// The registry is unreachable, refuses, or does not have it; or the document is too large or does not match its
+    /// digest.
     pub fn manifest(&mut self, name: &str) -> Result<Fetched, ImageError> {
         let response = self.ask("GET", &format!("manifests/{name}"), Some(ACCEPT), None)?;
         self.document(response, &format!("manifest {name}"), is_sha256(name).then_some(name))
@@ -140,8 +141,8 @@ impl<'a> Repository<'a> {
         Ok(self.document(response, &format!("blob {digest}"), Some(digest))?.bytes)
     }
 
-    /// The content of a blob, from byte `start` if the registry can do that (status 206), else from its beginning.
-    /// `None`: the registry says that there is nothing at `start` (416).
+    /// Requests a blob from byte `start` if the registry supports that (status 206), otherwise from its beginning.
+    /// `None`: the blob has nothing at `start` (416).
     ///
     /// # Errors
     /// Not reachable, refused, or not there.
@@ -249,8 +250,8 @@ impl<'a> Repository<'a> {
     }
 }
 
-/// The first `limit` bytes of a body that is all here in `time`, give or take one silence: who sends byte by byte must
-/// not hold a pull for hours.
+/// Reads the first `limit` bytes of a body that must be complete in `time`, plus at most one silence: a very slow
+/// registry must not hold a pull for hours.
 fn read_within(response: Response<Body>, limit: u64, time: Duration) -> std::io::Result<Vec<u8>> {
     let started = Instant::now();
     let mut body = response.into_body().into_with_config().limit(u64::MAX).reader().take(limit);
@@ -267,7 +268,7 @@ fn read_within(response: Response<Body>, limit: u64, time: Duration) -> std::io:
     }
 }
 
-/// What the registry itself says, in brackets, without anything that could upset a terminal.
+/// Error text of the registry, in brackets, without control characters.
 fn error_text(response: Response<Body>) -> String {
     #[derive(Deserialize)]
     struct Page {

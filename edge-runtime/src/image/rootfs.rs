@@ -1,5 +1,5 @@
 //! Makes one tree of an image's layers and a container's writable layer, with overlayfs.
-//! Knows folders only, neither images nor pods. Quick enough for the event loop: a handful of system calls.
+//! Knows only folders, not images or pods. Quick enough for the event loop: a handful of system calls.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -228,7 +228,7 @@ fn open_path(dir: &Path) -> io::Result<(OsString, OwnedFd)> {
     Ok((format!("/proc/self/fd/{}", fd.as_raw_fd()).into(), fd))
 }
 
-/// mount(2) says only "no such file"; which one is what matters.
+/// Adds the missing path: mount(2) reports only "no such file".
 fn explain(error: io::Error, lower: &[PathBuf], target: &Path) -> ImageError {
     match lower.iter().find(|dir| !dir.is_dir()) {
         Some(missing) => ImageError::io(missing, "the layer is missing; the image must be pulled again")(error),

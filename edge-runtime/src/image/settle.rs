@@ -1,5 +1,5 @@
-//! The start of the daemon: the store's images and the records beside the layers are made to say the same again. Either
-//! may have lost some: the store to a damaged disk, the records to an older version that wrote none.
+//! The start of the daemon: reconciles the images of the store with the records beside the layers. Either may be
+//! incomplete: the store after damage of the disk, the records after an older version that did not write any.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::store::image_record::ImageRecord;
 use crate::sys::gather::Gather;
 use crate::sys::sort::sort_by;
 
-/// What was found. Ids of images.
+/// Result: ids of images.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Settled {
     /// Known again.
@@ -40,7 +40,7 @@ pub fn settle(store: &mut Store, layers: &Layers) -> Result<Settled, ImageError>
     let noted: BTreeMap<&str, &ImageRecord> = noted.iter().map(|image| (image.id.as_str(), image)).into_map();
     for row in &rows {
         let is_noted = noted.get(row.id.as_str()).is_some_and(|noted| *noted == row);
-        // Of a broken one: its whole layers must not be taken for leftovers.
+        // Intact layers of a broken image must not count as leftovers.
         if !is_noted && row.layers.iter().any(|layer| layers.has(layer)) {
             // Lost in a power cut it is written again at the next start.
             if let Err(error) = layers.put_record(row, false) {
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(settled, Settled { restored: vec![whole.id.clone()], broken: vec![] });
         assert_eq!(store.images().unwrap(), std::slice::from_ref(&whole));
         assert_eq!(settle(&mut store, &layers).unwrap(), Settled::default(), "once");
-        // The other way round: images of a version that wrote no records, one of them damaged since.
+        // The opposite case: images of a version without records, one of them damaged since.
         let old = image(3, "reg/old:1", &[&two]);
         let torn = image(4, "reg/torn:1", &[&two, &format!("sha256:{}", "1".repeat(64))]);
         store.write(|writer| [&old, &torn].iter().try_for_each(|image| writer.image_put(image))).unwrap();

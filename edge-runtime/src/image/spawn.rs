@@ -1,5 +1,5 @@
-//! The daemon's side of a pull: starts the helper process, gives it what it needs, waits without blocking, and turns
-//! its one line into a result. A helper that is no longer waited for is killed; what it fetched stays on disk.
+//! The daemon's side of a pull: starts the helper process, sends it the request, waits without blocking, and parses its
+//! one line of output. Dropping the future kills the helper; the downloaded part stays on disk.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -48,20 +48,21 @@ pub enum Answer {
     },
 }
 
-/// The helper gives up on a silent peer much sooner; this ends one that is fed drop by drop. Its download is kept.
+/// Timeout of a helper. It gives up a silent registry much earlier; this ends one with a very slow registry. Its
+/// download is kept.
 const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 const LONGEST_ANSWER: usize = 1 << 20;
 
 /// Fetches `image` in a helper process and returns the image's id; its record is in the store then.
 ///
 /// # Errors
-/// What the helper says, or how it ended.
+/// Returns the helper's result, or how it ended.
 pub async fn pull(paths: &Paths, image: &str, request: &Request) -> Result<String, ImageError> {
     help(paths, image, request, None).await?.ok_or_else(|| failed(image, "the pull ended and fetched nothing"))
 }
 
-/// Asks the registry whether the local `image` is still what it serves under that name to these logins. Returns its id,
-/// or `None` if it must be pulled.
+/// Asks the registry whether it still serves the local `image` under that name to these logins. Returns its id, or
+/// `None` if it must be pulled.
 ///
 /// # Errors
 /// Same as [`pull`].
@@ -87,7 +88,7 @@ async fn help(paths: &Paths, image: &str, request: &Request, more: Option<&str>)
 /// Runs any helper: its input, then all of its output.
 ///
 /// # Errors
-/// It cannot be run, took too long, or failed; then what it said is the error.
+/// The helper cannot be run, took too long, or failed; then its output is the error.
 pub(crate) async fn talk(command: Command, input: &[u8]) -> io::Result<Vec<u8>> {
     let output = program::help(command, input, LONGEST_ANSWER, PATIENCE).await?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_nobody_waits_for_is_killed() {
+    fn dropped_helper_is_killed() {
         let dir = tempfile::tempdir().unwrap();
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "echo $$ > pid; exec sleep 1000"]).current_dir(dir.path());

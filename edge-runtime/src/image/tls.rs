@@ -1,5 +1,5 @@
-//! TLS to a registry whose `ca` is configured. The file may hold an authority's certificate, or the registry's own: what
-//! `openssl req -x509` makes says of itself that it is an authority (CA:TRUE), which webpki refuses as a server's and other
+//! TLS to a registry with a configured `ca`. The file may have an authority's certificate, or the registry's own. A
+//! certificate of `openssl req -x509` claims to be an authority (CA:TRUE), which webpki refuses for a server and other
 //! clients (OpenSSL, Go) accept.
 
 use std::fmt;

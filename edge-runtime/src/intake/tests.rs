@@ -1,4 +1,4 @@
-//! What is made of a store that lacks something.
+//! Loading a store with missing rows.
 
 use edge_protocol::message::ObjectKey;
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ fn record(name: &str) -> PodRecord {
     PodRecord::new(&format!("uid-{name}"), "default", name, PodSource::Api, &now)
 }
 
-/// `both` has object and record, `object` and `record` have one of them, `mirror` never has a record.
+/// Pod `both` has object and record, `object` and `record` have one of them, `mirror` never has a record.
 fn store(incomplete: bool) -> Store {
     let mut store = Store::in_memory().expect("opens");
     let put = |writer: &crate::store::Writer<'_>| {
@@ -57,7 +57,7 @@ fn a_pod_of_which_one_half_is_lost_is_kept_as_it_is() {
 }
 
 #[test]
-fn a_complete_list_makes_the_store_complete_and_nothing_else_does() {
+fn only_a_complete_list_makes_the_store_complete() {
     let mut store = store(true);
     let put = Change::Put { seq: 1, object: object("more", &json!({})), sync: true };
     let batch = commit(&mut store, "s", vec![put], &|_| None).expect("commits").expect("a batch");

@@ -39,7 +39,7 @@ pub enum SandboxError {
     Runtime(#[from] NoRuntime),
     #[error("network is not ready: {0}")]
     NetworkNotReady(String),
-    /// What a helper could not do at a volume.
+    /// Failed work of a helper at a volume.
     #[error("{0}")]
     Mount(String),
     #[error("{0}")]

@@ -47,7 +47,7 @@ impl Look {
         }
     }
 
-    /// What it is to the user when it failed for `problem`.
+    /// Message for the user when it failed because of `problem`.
     pub fn failed(&self, problem: &str) -> String {
         match self {
             Self::Volume(look) => look.failed(problem),
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_mount_must_keep_is_added_to_it_alone() {
+    fn locked_mount_flags_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("config.json");
         let mount = |source: &str| {

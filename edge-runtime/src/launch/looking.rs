@@ -1,6 +1,5 @@
-//! The daemon's side of looks at foreign paths: one helper process at a time for those of a pod or container, kept for the
-//! next one while there is work, a deadline, and the memory of paths that have not answered. Knows nothing of what is
-//! looked for.
+//! The daemon's side of checks at foreign paths. It runs one helper process at a time for each pod or container, reuses
+//! it while there is work, and has a deadline. It remembers paths that did not answer. Does not know the checks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -94,7 +93,7 @@ impl Looks {
                     self.keep(helper);
                     return answer.map_or(Ok(()), Err);
                 }
-                // It has ended without work. What it may have done of this is done again.
+                // The helper has ended without finishing. Its work is repeated.
                 Some(Err(_)) if is_kept => {}
                 Some(Err(error)) => return Err(helped(&error)),
                 None => {
@@ -159,7 +158,7 @@ impl Looks {
 }
 
 impl Helper {
-    /// Has it do `count` looks, whose line `input` is; `done` counts. `None` when all went well.
+    /// Has it execute `count` checks from the line `input`; increments `done` for each. `None` if all succeeded.
     async fn ask(&mut self, input: &[u8], count: usize, done: &mut usize) -> io::Result<Option<Trouble>> {
         self.answers.get_mut().set_limit(ANSWER_LIMIT);
         self.looks.write_all(input).await?;
@@ -181,7 +180,7 @@ impl Helper {
 
 fn kill(child: &Child) {
     if let Ok(group) = i32::try_from(child.id()) {
-        // It dies as soon as its file system lets go of it.
+        // It ends as soon as its file system permits.
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
     }
 }
@@ -262,7 +261,7 @@ mod tests {
         };
         assert!((0..200).any(gone), "killed with its family");
 
-        // One that cannot be killed, as in a file system that does not let go.
+        // A process that cannot be killed, as in a hung file system.
         let mut sleep = Command::new("sleep");
         sleep.arg("1000").kill_on_drop(true);
         looks.remember(Path::new("/dead"), sleep.spawn().unwrap());

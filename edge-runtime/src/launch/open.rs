@@ -1,4 +1,4 @@
-//! Finding out at start what the host can do, and making what all pods share: bridge and parent cgroups.
+//! Detects the host's features at the start, and creates what all pods share: bridge and parent cgroups.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -32,14 +32,14 @@ pub struct Launch {
     pub containers: Containers,
     /// `status.runtimeHandlers` of the Node object.
     pub handlers: Vec<NodeRuntimeHandler>,
-    /// What the default OCI runtime says of itself.
+    /// Facts that the default OCI runtime reports.
     pub runtime: Said,
     /// Texts about runtimes that are known to let containers out.
     pub outdated: BTreeSet<String>,
 }
 
 impl Launch {
-    /// The second value is what a user must be told although the node can work.
+    /// The second value is a warning for the user, although the node works.
     ///
     /// # Errors
     /// No cgroup file system, no netlink, a bridge name in use by something else.

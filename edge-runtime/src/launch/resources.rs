@@ -27,7 +27,7 @@ const GUARANTEED_OOM: i64 = -997;
 /// OOM score of the process that holds a pod's shared pid namespace, that of containerd's pause process.
 pub const PAUSE_OOM_SCORE_ADJ: i32 = -998;
 const BEST_EFFORT_OOM: i64 = 1000;
-/// What a container, or a pod as a whole, asks for. `None`: not asked, which is not zero.
+/// Requests of a container, or of a pod as a whole. `None`: not set, which differs from zero.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
     cpu_request: Option<i64>,
@@ -49,7 +49,7 @@ pub fn container_values(pod: &Pod, container: &Container) -> Result<CgroupValues
     Ok(values(demand.cpu_request.or(demand.cpu_limit), demand.cpu_limit, demand.memory_limit))
 }
 
-/// Values of the pod's cgroup: what it requests, and its limits where all of it is limited.
+/// Values of the pod's cgroup: its requests, and its limits if all containers have one.
 ///
 /// # Errors
 /// A quantity is malformed.
@@ -159,7 +159,7 @@ fn memory_request(container: &Container) -> i64 {
     requests::request(container.resources.as_ref(), "memory").unwrap_or(0)
 }
 
-/// What the pod as a whole requests beyond its containers, for each of them.
+/// Share of each container in what the pod as a whole requests beyond its containers.
 fn spare_memory(spec: &PodSpec) -> i64 {
     let (count, sum) = lasting(spec)
         .fold((0i64, 0i64), |(count, sum), container| (count + 1, sum.saturating_add(memory_request(container))));

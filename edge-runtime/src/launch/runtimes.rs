@@ -1,5 +1,5 @@
 //! The OCI runtimes of this node by handler name (`runtimeClassName`): which program starts a pod's containers, and
-//! which kept a given one. What each says of itself is read by [`said`].
+//! which one started a given container. [`said`] parses their version output.
 
 mod said;
 
@@ -102,7 +102,7 @@ impl Runtimes {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(STATE))
     }
 
-    /// The one that keeps container `id`.
+    /// Returns the runtime of container `id`.
     pub fn of_container(&self, id: &str, paths: &Paths) -> Runtime {
         let bundle = paths.bundle(id);
         let runtime = self.of_handler(&Self::marked(&bundle).unwrap_or_default(), paths);
@@ -141,7 +141,7 @@ impl Runtimes {
         Self::marked(folder).map_or_else(|| self.handler_of(pod, objects), Ok)
     }
 
-    /// What each says of itself, the default one first. Runs every program, bounded in time: call once.
+    /// Runs every program and returns its facts, the default one first. Limited in time: call it once.
     pub fn ask_all(&self) -> Vec<(String, Said)> {
         let default = std::iter::once((String::new(), &self.default));
         let named = self.handlers.iter().map(|(name, handler)| (name.clone(), handler));

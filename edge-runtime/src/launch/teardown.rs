@@ -79,7 +79,7 @@ impl Teardown {
         self.base.cgroups.has_pod(class(pod), uid)
     }
 
-    /// Has systemd end the pod's cgroup, if it has one of it: waited for before [`Teardown::pod`].
+    /// Asks systemd to stop the pod's slice, if it has one. Wait for the result before [`Teardown::pod`].
     pub fn stop_cgroup(&self, pod: &Pod, uid: &str) -> Option<Pending> {
         self.base.cgroups.stop_pod(class(pod), uid)
     }
@@ -113,7 +113,7 @@ impl Teardown {
         for (class, uid) in self.base.cgroups.pods().into_iter().filter(|(_, uid)| !known.contains(uid)) {
             let gone = self.base.cgroups.kill_pod(class, &uid).and_then(|()| self.base.cgroups.remove_pod(class, &uid));
             if let Err(error) = gone {
-                // What is being killed is still there; systemd is on its way.
+                // Processes that are being killed still exist, or systemd is at work.
                 log::debug!("pod {uid}, which is not known: {error}");
             }
         }
@@ -130,7 +130,7 @@ impl Teardown {
     /// Removes bridge, firewall table and cgroups of this node: for `reset`, when no pod is left.
     ///
     /// # Errors
-    /// The first failure; the rest is removed all the same.
+    /// The first failure; all other objects are removed anyway.
     pub fn node(&mut self) -> Result<(), OpenError> {
         self.detach_all();
         let network = self.network.teardown();
@@ -163,7 +163,7 @@ impl Teardown {
         names.filter(|uid| self.is_attached(uid)).collect()
     }
 
-    /// Has plugins take back all pods, for `reset`: what fails is told and left.
+    /// Has plugins release all pods, for `reset`. Failures are logged and ignored.
     fn detach_all(&self) {
         for uid in self.attached() {
             if let Err(error) = smol::block_on(self.plugins.detach(&self.attachment_file(&uid))) {

@@ -1,8 +1,9 @@
 //! The user of a container: from its security context and the image's USER, with names looked up in the image's own
 //! files.
 //!
-//! Rules of the kubelet (pkg/kubelet/kuberuntime/security_context_others.go) and, for the image's `USER`, of
-//! containerd (pkg/oci, `WithUser`: digits are a number). The image is a stranger's: its files are opened beneath its root and read only so far.
+//! Rules of the kubelet (pkg/kubelet/kuberuntime/security_context_others.go) and, for the image's `USER`, of containerd
+//! (pkg/oci, `WithUser`: digits are a number). The image is untrusted: its files are opened beneath its root and read
+//! up to a limit.
 
 mod files;
 #[cfg(test)]
@@ -60,7 +61,7 @@ pub enum UserError {
     Read { path: PathBuf, source: std::io::Error },
 }
 
-/// What pod and container say, the container's word first.
+/// User and groups of pod and container; the container has priority.
 #[derive(Debug, Default)]
 struct Wish {
     user: Option<u32>,
@@ -93,7 +94,7 @@ pub fn resolve(pod: &Pod, container: &Container, image_user: &str, rootfs: &Path
         Some(uid) => (uid, passwd.iter().find(|p| p.uid == uid)),
         None => image_uid(image_name, &passwd)?,
     };
-    // Once more, of what came out: whatever the image's files say, the policy holds.
+    // Checks the final uid again: the policy holds whatever the image's files say.
     if wish.non_root && uid == 0 {
         return Err(UserError::ImageRunsAsRoot { pod: pod_ref(pod), container: container.name.clone() });
     }

@@ -69,7 +69,7 @@ impl Ids {
 /// The ids for pods, after a trial of all that a pod with its own needs.
 ///
 /// # Errors
-/// What this host lacks.
+/// Returns the missing features of this host.
 pub(super) fn detect(paths: &Paths, maker: &NamespaceMaker, max_pods: u32) -> io::Result<Ids> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let ids = Ids::given(&text("/etc/subuid"), &text("/etc/subgid"), max_pods).map_err(io::Error::other)?;
@@ -90,7 +90,7 @@ fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> io::Res
     let user = File::open(&user.path)?;
     let mounts = dir.join(MOUNTS);
     files::open_dir(&mounts)?;
-    // Two folders of the disk, of which none holds the other (overlayfs refuses such layers), and one on a tmpfs.
+    // Two separate folders on the disk, because overlayfs refuses nested layers, and one on a tmpfs.
     fs::create_dir_all(paths.pods())?;
     let sources = [paths.layers(), paths.pods(), paths.run()];
     let mut mapped = Vec::new();
@@ -105,8 +105,8 @@ fn trial(paths: &Paths, maker: &NamespaceMaker, ids: Ids, dir: &Path) -> io::Res
     laid.map_err(|error| io::Error::other(format!("overlayfs with mapped layers: {error}")))
 }
 
-/// Shows `source` at `target`, which is made, with the owners of the user namespace. What fails is told in containerd's
-/// and runc's words.
+/// Mounts `source` at `target`, which is created, with the owners of the user namespace. Errors have containerd's and
+/// runc's wording.
 pub(super) fn show(source: &Path, namespace: &File, target: &Path) -> io::Result<()> {
     let made = if source.is_dir() { fs::create_dir(target) } else { File::create(target).map(drop) };
     files::unless_there(made).map_err(named(target))?;
@@ -175,9 +175,9 @@ fn closed_door(run: &Path) -> io::Result<()> {
     })
 }
 
-/// The mounts with their owners as the pod's users, each bound below `bundle`. `pod_dir`: an overlay in it is an image
-/// volume, which has been mapped when it was mounted. Gives what a helper has to do at foreign volumes, before the
-/// container starts and with its configuration written.
+/// Returns the mounts with their owners mapped to the pod's users, each bound below `bundle`. `pod_dir`: an overlay in
+/// it is an image volume, which was mapped when it was mounted. Also returns the work of a helper at foreign volumes,
+/// before the container starts and after its configuration is written.
 ///
 /// # Errors
 /// A file system that cannot be mapped.

@@ -38,7 +38,7 @@ impl Backoff {
         self.refused = false;
     }
 
-    /// Waits near the longest from now on: the bridge said no, and will say it again.
+    /// Uses nearly the longest delay from now on: the bridge refused, and will refuse again.
     pub fn refused(&mut self) {
         self.failures = self.failures.max(MOST);
         self.refused = true;

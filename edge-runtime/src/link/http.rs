@@ -128,7 +128,7 @@ pub(super) fn is_status(body: &[u8], code: u16) -> bool {
     from_json::<Status>(body).is_ok_and(|status| status.kind == "Status" && status.code == code)
 }
 
-/// What a Kubernetes `Status` body says; else the beginning of the text.
+/// Message of a Kubernetes `Status` body; otherwise the beginning of the text.
 pub(super) fn status_message(body: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     struct Status {

@@ -33,7 +33,7 @@ pub struct Identity {
     pub bridges: Vec<BridgeAddress>,
     /// PEM: the node's certificate.
     pub certificate: String,
-    /// PEM: the cluster's authority, the only one that is trusted; two while one takes over from another.
+    /// PEM: the trusted authority of the cluster; two during a change of authorities.
     pub ca: String,
     /// PEM, PKCS#8: made on this device, never leaves it.
     key: String,
@@ -84,7 +84,7 @@ impl Identity {
         }
     }
 
-    /// Until when the certificate is good, in seconds since 1970; none of one that cannot be read.
+    /// End of the certificate in seconds since 1970; `None` if it cannot be parsed.
     pub fn certificate_end(&self) -> Option<u64> {
         let end = super::certificate::not_after(&self.certificate().ok()?)?;
         Some(end.duration_since(std::time::SystemTime::UNIX_EPOCH).ok()?.as_secs())
@@ -119,7 +119,7 @@ impl Identity {
     /// # Errors
     /// Names the path that could not be written.
     pub fn save(&self, paths: &Paths) -> Result<(), IdentityError> {
-        // What was being renewed is not this.
+        // An unfinished renewal belongs to another identity.
         Self::discard_next(paths);
         self.write(paths, FILE)?;
         discard(paths, JOINING);
@@ -131,7 +131,7 @@ impl Identity {
         self.write(paths, NEXT)
     }
 
-    /// The renewed identity takes the place of the other, also for a power cut that comes next.
+    /// Replaces the identity by the renewed one, durably.
     pub(super) fn promote_next(paths: &Paths) -> Result<(), IdentityError> {
         let folder = paths.identity();
         let next = folder.join(NEXT);
@@ -201,7 +201,7 @@ pub(super) fn save_attempt(paths: &Paths, text: &[u8]) -> Result<(), IdentityErr
 fn put(paths: &Paths, name: &str, text: &[u8]) -> Result<(), IdentityError> {
     let path = paths.identity().join(name);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(paths.identity());
-    // What an earlier version was writing when the power went holds a key, too.
+    // An unfinished file of an earlier version may contain a key, too.
     let _ = fs::remove_file(paths.identity().join(format!(".{name}.partial")));
     made.and_then(|()| replace(&path, text, true)).map_err(|source| IdentityError::Io { path, source })
 }

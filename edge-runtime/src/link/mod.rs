@@ -48,7 +48,7 @@ pub struct LinkSettings {
     pub identity: Identity,
     /// Certificates are judged by this.
     pub time: Time,
-    /// Where a renewed identity is kept, and one that a later join has made is found.
+    /// Paths of a renewed identity, and of one from a later join.
     pub paths: Paths,
     /// Where the link writes its [`status`](status::LinkStatus); none in tests.
     pub status: Option<PathBuf>,
@@ -130,7 +130,7 @@ impl LinkHandle {
         self.with(|s| s.committed(seq));
     }
 
-    /// This object cannot be applied. Commit past it all the same.
+    /// Refuses an object that cannot be applied. Commit past it anyway.
     pub fn nack(&self, key: &ObjectKey, uid: &str, reason: impl Into<String>) {
         self.with(|s| s.nack(key, uid, reason));
     }
@@ -149,19 +149,19 @@ impl LinkHandle {
         self.with(|s| s.request_token(id, request)).unwrap_or(false)
     }
 
-    /// Says in which namespaces' Services the node is interested. False without a connection, or to a bridge that does not
-    /// know what that is; the next hello says it, too.
+    /// Sends the namespaces whose Services the node requests. Returns false without a connection, or if the bridge does
+    /// not support it; the next hello has them, too.
     pub fn interests(&self, namespaces: Vec<String>) -> bool {
         self.with(|s| s.interests(namespaces)).unwrap_or(false)
     }
 
-    /// Sends news of devices when what is under way is acknowledged. False when it cannot be sent: no connection, a bridge that
-    /// takes none, or a batch that is too large.
+    /// Sends reports of devices when the previous batch is acknowledged. Returns false without a connection, if the
+    /// bridge does not support them, or if the batch is too large.
     pub fn devices(&self, batch: u64, devices: Vec<serde_json::Value>) -> bool {
         self.with(|s| s.devices(batch, devices)).unwrap_or(false)
     }
 
-    /// Sends a message of rules, for which there is still so much time. False when it cannot be sent, as of
+    /// Sends a message of rules, which expires after the given time. Returns false if it cannot be sent, as in
     /// [`devices`](Self::devices).
     pub fn message(&self, id: u64, left_ms: u64, message: serde_json::Value) -> bool {
         self.with(|s| s.message(id, left_ms, message)).unwrap_or(false)

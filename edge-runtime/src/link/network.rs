@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Changes come in bursts (link up, carrier, address, route): after the first, the rest is waited for.
+/// Changes arrive in bursts (link up, carrier, address, route). After the first one it waits for the others this long.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// What the kernel is asked to tell (rtnetlink(7), `RTMGRP_*`).
@@ -86,7 +86,7 @@ fn way_to(peer: Option<IpAddr>) -> Option<Way> {
     route.link.is_none_or(carrier).then_some(Way { source: route.source, link: route.link })
 }
 
-/// The way that the link last went, and news of another.
+/// The last route of the link, and its changes.
 pub(super) struct Network<'a> {
     wakers: &'a Wakers,
     peer: Cell<Option<IpAddr>>,
@@ -104,8 +104,8 @@ impl<'a> Network<'a> {
         self.last.set(way_to(Some(peer)));
     }
 
-    /// Resolves when there is a way that differs from the last one, be it that there was none. May be dropped at
-    /// any time: nothing is forgotten.
+    /// Resolves when a route exists that differs from the last one, or from its absence. May be dropped at any time
+    /// without losing a change.
     pub(super) async fn changed(&self) -> Way {
         loop {
             // Never closed: the handle keeps the other end.

@@ -1,7 +1,7 @@
 //! The link's task: dials the bridges in turn, moves frames between the socket and the session, waits, again.
 //!
-//! Decides nothing about what the frames mean. While the node loop is busy and its channel full, nothing is
-//! read from the socket, so that the bridge feels it; writing and heartbeats go on.
+//! Does not interpret frames. While the node loop is busy and its channel full, nothing is read from the socket, so
+//! that the bridge is slowed down; writes and heartbeats continue.
 
 mod frames;
 
@@ -81,7 +81,7 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
         network: &network,
         clock,
         file: status.as_deref(),
-        // What a daemon before this one heard is still true.
+        // The last state of an earlier daemon is still valid.
         status: RefCell::new(status.as_deref().and_then(|file| LinkStatus::read(file).ok()).unwrap_or_default()),
         told: Cell::default(),
     };
@@ -148,7 +148,7 @@ impl Link<'_> {
         };
         let pause = async {
             let end = Instant::now() + wait;
-            // Who was sent away looks for a fresh identity meanwhile.
+            // After a refusal, looks for a new identity meanwhile.
             loop {
                 if refused && renew::change_over(self.shared) {
                     return false;
@@ -280,8 +280,8 @@ fn sent_away(error: &LinkError) -> Option<(RefuseReason, String)> {
     }
 }
 
-/// The bridge's refusal of the certificate, if that caused the error. With TLS 1.3 the server checks the certificate
-/// when the client's handshake is complete: its alert comes with the first answer.
+/// Returns the bridge's refusal of the certificate, if that caused the error. With TLS 1.3 the server checks the
+/// certificate after the client's handshake is complete, so its alert arrives with the first answer.
 pub(super) fn refused_certificate(error: &std::io::Error) -> Option<(RefuseReason, String)> {
     use rustls::AlertDescription::{
         AccessDenied, BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, DecryptError,

@@ -1,8 +1,8 @@
 //! Renews the node's certificate: a new key is made here, the bridge signs it over the link, and only when a handshake
 //! with it has succeeded does it replace the one in use. A power cut at any step leaves a usable identity.
 //!
-//! When it is due the bridge's clock decides, told with each welcome; from then on a timer runs. The device's wall clock
-//! is not asked.
+//! The bridge's clock, sent with each welcome, determines the time; from then on a timer runs. The device's wall clock
+//! is not used.
 
 use super::csr::{self, Signed};
 use super::dial::DialError;
@@ -188,8 +188,8 @@ async fn prove(shared: &Shared, new: &Identity) -> Result<(), RenewError> {
     Err(RenewError::Answer("there is no bridge"))
 }
 
-/// Another identity to try after this one was refused: one that a join has written meanwhile, or a renewed one whose
-/// proof a power cut has prevented. `None` without another.
+/// Returns another identity to try after this one was refused: one from a new join, or a renewed one that a power cut
+/// left untested.
 fn other(shared: &Shared) -> Option<Identity> {
     let present = shared.identity.borrow().clone();
     let found = match Identity::load(&shared.paths) {
@@ -207,7 +207,7 @@ fn other(shared: &Shared) -> Option<Identity> {
     Some(found)
 }
 
-/// Switches to another identity of this node, after the present one was refused. False if there is no other.
+/// Switches to another identity of this node, after the present one was refused. False if no other exists.
 pub(super) fn change_over(shared: &Shared) -> bool {
     let Some(identity) = other(shared) else { return false };
     let change = || {

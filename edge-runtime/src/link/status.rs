@@ -1,5 +1,5 @@
-//! The link's state for `edge-runtime status`: a small file below `/run`, which is not on a disk, written when the
-//! connection comes or goes and once per heartbeat. It stays when the daemon ends.
+//! State of the link for `edge-runtime status`: a small file below `/run`, which is not on a disk. It is written when
+//! the connection begins or ends, and once per heartbeat. It stays when the daemon ends.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct LinkStatus {
     pub connected: bool,
     /// RFC 3339: since when it is connected, or is not.
     pub since: String,
-    /// RFC 3339: when anything was last heard from a bridge.
+    /// RFC 3339: time of the last message from a bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<String>,
     /// Fencing number of the last connection.

@@ -135,7 +135,7 @@ impl Node {
 }
 
 #[test]
-fn objects_come_down_reports_go_up_and_a_cut_is_mended_by_resuming() {
+fn link_resumes_after_a_cut() {
     run(|ex| async move {
         let authority = Authority::new();
         let server = Server::start(&ex, &authority).await;
@@ -235,7 +235,7 @@ fn a_silent_bridge_is_found_dead_within_two_heartbeats() {
 }
 
 #[test]
-fn refusals_and_strangers_delete_nothing() {
+fn refusals_and_foreign_bridges_delete_nothing() {
     run(|ex| async move {
         let authority = Authority::new();
         let server = Server::start(&ex, &authority).await;

@@ -25,14 +25,14 @@ pub enum TlsError {
     Rustls(#[from] rustls::Error),
 }
 
-/// What certificates are judged by: a clock, and a time before which it is not believed.
+/// Time for checking certificates: a clock, and a time before which the clock is not trusted.
 #[derive(Clone, Debug)]
 pub struct Time {
     /// The latest time that the node remembers.
     pub floor: SystemTime,
     pub clock: fn() -> SystemTime,
-    /// Whether something keeps the clock right (NTP): then what is remembered counts for nothing. It came from a bridge,
-    /// whose own clock may have been years ahead.
+    /// Whether NTP keeps the clock right. Then the stored time is ignored: it came from a bridge, whose own clock may
+    /// have been years ahead.
     pub synchronized: fn() -> bool,
 }
 
@@ -51,7 +51,7 @@ impl Time {
         // Packagers set it (reproducible-builds.org); a build at a desk has the constant.
         let built = option_env!("SOURCE_DATE_EPOCH").and_then(|s| s.parse().ok()).unwrap_or(SOURCE_EPOCH);
         let built = Duration::from_secs(built);
-        // A kernel that was told wrong before this program was built is not right, whatever it believes.
+        // Even a synchronized clock is wrong if it is before the build of this program.
         if clock >= built && (self.synchronized)() { clock } else { clock.max(built).max(floor) }
     }
 }
@@ -73,8 +73,8 @@ pub fn node_config(identity: &Identity, time: Time) -> Result<ClientConfig, TlsE
         roots.add(ca)?;
     }
     let certificate = identity.certificate()?;
-    // A node that comes later than that comes with another certificate. What a bridge once said that was years ahead is
-    // no reason to find this one's expired forever.
+    // After that time a node has another certificate. So a bridge whose clock was years ahead cannot make this
+    // certificate look expired forever.
     let ceiling = certificate::not_after(&certificate).unwrap_or(time.floor);
     let time = Time { floor: time.floor.min(ceiling), ..time };
     let chain = vec![certificate];

@@ -1,5 +1,4 @@
-//! Container log files, for who reads them and says how long they stay. The monitor writes them
-//! ([`sampan_monitor::logs`]).
+//! Container log files: reading and retention. The monitor writes them ([`sampan_monitor::logs`]).
 
 pub mod read;
 

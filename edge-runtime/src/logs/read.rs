@@ -32,13 +32,13 @@ const MAX_LINE: usize = 4 * cri::MAX_PART;
 pub struct LogOptions {
     pub follow: bool,
     pub timestamps: bool,
-    /// Only this many last lines.
+    /// Limits the output to this many last lines.
     pub tail_lines: Option<u64>,
-    /// Only lines not older than this; the caller resolves `sinceSeconds`.
+    /// Skips older lines; the caller resolves `sinceSeconds`.
     pub since: Option<Timestamp>,
-    /// At most this many bytes of output.
+    /// Maximum length of the output, in bytes.
     pub limit_bytes: Option<u64>,
-    /// Only one of the streams; both if none.
+    /// Selects one of the streams; `None` means both.
     pub stream: Option<Stream>,
 }
 
@@ -53,7 +53,7 @@ pub enum LogError {
 pub enum Chunk {
     /// Some output, never empty.
     Data(Vec<u8>),
-    /// Nothing new now, but the container may write more: wait, then ask again. Only when following.
+    /// Nothing new now, but the container may write more: wait, then call again. Only when following.
     Wait,
     /// The end: all is read, or the limit is reached.
     End,
@@ -72,7 +72,7 @@ pub struct LogReader {
     since: Option<String>,
     /// Changes of the folder; only when following.
     watch: Option<Watch>,
-    /// The container writes no more.
+    /// The container does not write any more.
     ended: bool,
     file: Option<File>,
     /// Files to read after `file`.
@@ -84,8 +84,8 @@ pub struct LogReader {
     within_line: bool,
     /// Bytes still allowed by `limit_bytes`.
     remaining: Option<u64>,
-    /// Entries still to give of `tail_lines`, without following: who logs faster than it is read must not make it a
-    /// tail without end.
+    /// Remaining entries of `tail_lines`, without following: a container that logs faster than it is read must not make
+    /// the tail endless.
     left: Option<u64>,
 }
 
@@ -238,8 +238,8 @@ impl LogReader {
             if self.next_files.is_empty() {
                 return Ok(false);
             }
-            // The old file has been renamed: nothing more will be written to it, but something may have been since
-            // the last read. So once more, then on.
+            // The old file was renamed, so nothing more is written to it. But bytes may have been added since the last
+            // read: read once more, then continue with the new file.
         }
     }
 }

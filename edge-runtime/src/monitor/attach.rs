@@ -1,7 +1,7 @@
 //! The daemon's connection to a container's output from now on, and to its input.
 //!
-//! The bytes come from the monitor as the container wrote them, not from the log, which has whole lines only: a
-//! prompt has no end of line. So do other CRI runtimes (containerd's writer group, conmon's attach socket).
+//! The monitor sends the bytes as the container wrote them. The log has only whole lines, but a prompt has no end of
+//! line. Other CRI runtimes do the same (containerd's writer group, conmon's attach socket).
 
 use std::fs::File;
 use std::io;
@@ -44,7 +44,7 @@ impl Attachment {
         }
     }
 
-    /// What it writes next; `None` when it has ended.
+    /// Returns the next output; `None` when it has ended.
     ///
     /// # Errors
     /// The monitor has died, or dropped us because we took nothing for long.

@@ -76,9 +76,9 @@ pub enum MonitorEvent {
     LogTrouble(Option<String>),
     /// The monitor does not answer, and what is known of its process; or it does again.
     Silent(Option<String>),
-    /// First of all events, and again after each death of the monitor: everything that is known, complete. A start
-    /// that failed with [`ClientError::Gone`] and is not listed was never started. Exits not yet forgotten are listed
-    /// here, not told again.
+    /// First event, and again after each death of the monitor: the complete list of containers. A start that failed
+    /// with [`ClientError::Gone`] and is not listed was never executed. Exits not yet forgotten are in this list, and
+    /// are not reported again.
     Reconnected {
         containers: Vec<ContainerState>,
     },
@@ -125,7 +125,7 @@ impl MonitorClient {
         self.call(Request::Start(Box::new(container))).await.map(|_| ())
     }
 
-    /// Sends a signal to the container's first process. For one that has ended, its end is told again as an event.
+    /// Sends a signal to the container's first process. If the container has ended, its exit event is repeated.
     ///
     /// # Errors
     /// Refused for an unknown id.
@@ -161,7 +161,7 @@ impl MonitorClient {
     /// Bytes for the terminal of a container that has one; how many were taken, which may be none for now.
     ///
     /// # Errors
-    /// It has no terminal, or runs no more.
+    /// The container has no terminal, or does not run any more.
     pub async fn input(&self, id: &str, data: &[u8]) -> Result<usize, ClientError> {
         let request = Request::Input { id: id.to_owned(), data: data.to_vec() };
         Ok(self.call(request).await?.taken.unwrap_or(data.len()))

@@ -48,8 +48,8 @@ pub struct Runtime {
 pub struct Output {
     /// Exit code of the process; 128 + signal for a death by signal.
     pub code: i32,
-    /// stdout and then stderr, at most [`OUTPUT_CAP`] bytes: the OCI runtime copies both, in whatever order, and what a
-    /// probe says must not be another thing each time (K8s pkg/kubelet/kuberuntime, `RunInContainer`).
+    /// stdout and then stderr, at most [`OUTPUT_CAP`] bytes. The OCI runtime copies both in any order, but the output
+    /// of a probe must not vary (K8s pkg/kubelet/kuberuntime, `RunInContainer`).
     pub output: Vec<u8>,
 }
 
@@ -91,7 +91,7 @@ pub async fn exec(runtime: &Runtime, id: &str, argv: &[String], timeout: Duratio
         return Err(ExecError::TimedOut(timeout));
     };
     let code = code?;
-    // What was written last is in the pipes.
+    // The last output is still in the pipes.
     or(collect(&mut readers, &mut outputs), yield_now()).await;
     let [mut output, errors] = outputs;
     output.extend(errors);
@@ -112,8 +112,8 @@ impl Runtime {
         command
     }
 
-    /// The program and what comes before its own arguments. What runc executes has the container's `oom_score_adj`; what
-    /// crun does has crun's own, which is the node's: `node`, the daemon's program, gives it the container's.
+    /// Program and first arguments. A process of runc has the container's `oom_score_adj`. A process of crun has crun's
+    /// own, which is the node's: `node`, the daemon's program, sets the container's.
     pub fn beginning<'a>(&'a self, node: &'a Path) -> impl Iterator<Item = &'a OsStr> {
         let own = self.program.file_name().is_some_and(|name| name == "runc") || self.bundle.as_os_str().is_empty();
         let before = [node.as_os_str(), "as-container".as_ref(), self.bundle.as_os_str()];

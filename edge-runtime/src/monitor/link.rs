@@ -59,10 +59,10 @@ enum End {
 
 type Pending = RefCell<BTreeMap<u64, Sender<Answer>>>;
 
-/// What tells a monitor that hangs from one that has nothing to say.
+/// Distinguishes a hung monitor from an idle one.
 #[derive(Default)]
 struct Silence {
-    /// Since when something is asked and nothing was heard; none: all was answered.
+    /// Start of the oldest unanswered request; `None` if all are answered.
     since: Cell<Option<Instant>>,
     told: Cell<bool>,
 }
@@ -118,7 +118,8 @@ impl Link {
                     None => return,
                 }
             }
-            // Calls fail while what a former monitor left is not known again: the truth must be told first.
+            // Calls fail until containers of a former monitor are known again, so that they cannot act on an incomplete
+            // list.
             let stream = match existing {
                 Some(stream) => stream,
                 None if first.is_some() => self.spawn().await,
@@ -149,7 +150,7 @@ impl Link {
             if self.listened.take() {
                 pause = Duration::ZERO;
             } else {
-                // One that takes the connection and ends it unheard (it has too many) is not asked without a pause.
+                // A monitor that accepts the connection and closes it (it has too many) is retried with a pause.
                 pause = (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
                 smol::Timer::after(pause).await;
             }
@@ -192,8 +193,8 @@ impl Link {
     async fn spawn(&self) -> Async<UnixStream> {
         let mut delay = Duration::from_millis(50);
         loop {
-            // One that lives may have been missed: it listens only once it has taken over what runs. No second one would
-            // start beside it.
+            // A running monitor may have been missed, because it listens only after it has adopted its containers. A
+            // second one does not start beside it.
             if let Some(stream) = connect(&self.paths) {
                 return stream;
             }
@@ -261,8 +262,8 @@ impl Link {
         self.listened.set(true);
         self.silence.heard(false);
         let containers: Vec<_> = containers.into_iter().map(|c| self.amend(c)).collect();
-        // A monitor spawned for a start has no containers; records told before may have been forgotten since, but
-        // starts wait in the queue meanwhile, and a list without them would declare them lost.
+        // A monitor spawned for a start has no containers. Records reported before may be forgotten by now, but starts
+        // wait in the queue meanwhile: a list without them would declare them lost.
         if first.is_none() && told.as_ref() != Some(&containers) {
             self.tell(MonitorEvent::Reconnected { containers });
         }
@@ -285,7 +286,7 @@ impl Link {
                 let reply = farewell.as_ref().map_or_else(|| call.reply.clone(), |(reply, _)| reply.clone());
                 pending.borrow_mut().insert(seq, reply);
                 send(&mut writer, seq, call.request).await?;
-                // What is asked after it is for the next monitor, if this one agrees.
+                // Later requests are for the next monitor, if this one agrees to leave.
                 if let Some((_, answered)) = farewell
                     && let Ok(answer) = answered.recv().await
                 {
@@ -308,7 +309,8 @@ impl Link {
                         let reply = pending.borrow_mut().remove(&answer.answer);
                         if let Some(reply) = reply {
                             let _ = reply.try_send(answer);
-                            // A monitor that agrees to leave closes the connection at once: who asked hears it first.
+                            // A monitor that agrees to leave closes the connection at once: its answer is delivered
+                            // first.
                             smol::future::yield_now().await;
                         }
                     }
@@ -417,7 +419,7 @@ pub(super) async fn send(stream: &mut &Async<UnixStream>, seq: u64, request: Req
     stream.write_all(&bytes).await
 }
 
-/// The next message; `None` for one that this version does not know.
+/// Receives the next message; `None` for one that this version does not know.
 pub(super) async fn receive(stream: &mut &Async<UnixStream>, buffer: &mut Vec<u8>) -> io::Result<Option<FromMonitor>> {
     loop {
         if let Some(frame) = frame::take(buffer).map_err(io::Error::other)? {

@@ -1,4 +1,4 @@
-//! Which addresses a pod gets. Pure: the leases live in the store, the kernel is told elsewhere.
+//! Chooses addresses of pods. Pure: the store has the leases, and other modules configure the kernel.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(net.gateway(), ip("fd00:88::1"));
         assert!(net.contains(ip("fd00:88::ffff:0:1")) && !net.contains(ip("fd00:89::1")));
         assert_eq!(net.to_string(), "fd00:88::/64");
-        // The same number in the other family is another address.
+        // The same number in the other family is a different address.
         assert!(!subnet("10.88.4.0/22").contains(ip("::10.88.4.1")));
     }
 
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_wraps_and_skips_what_is_taken() {
+    fn search_wraps_and_skips_used_addresses() {
         let taken = BTreeSet::from([ip("10.1.2.2")]);
         assert_eq!(allocate(subnet("10.1.2.0/24"), &taken, Some(ip("10.1.2.254"))), Some(ip("10.1.2.3")));
     }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_keeps_what_is_still_valid_and_gets_the_rest() {
+    fn pod_keeps_valid_addresses_and_gets_missing_ones() {
         let both = [subnet("10.1.2.0/24"), subnet("fd00::/64")];
         let taken = BTreeSet::from([ip("fd00::7")]);
         let old = [ip("10.1.2.9"), ip("fd00::7")];

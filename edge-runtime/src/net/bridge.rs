@@ -29,7 +29,7 @@ const NAME_LIMIT: usize = 15;
 const DEFAULT_MTU: u32 = 1500;
 /// IPv6 works with no less.
 const LEAST_MTU: u32 = 1280;
-/// What a veth takes; loopback as uplink would ask for more.
+/// Maximum MTU of a veth; with loopback as uplink the value would be larger.
 const MOST_MTU: u32 = 65_535;
 /// Pods that are connected within this time of each other get the same MTU: asking for it takes four exchanges.
 const MTU_AGE: Duration = Duration::from_secs(1);
@@ -38,8 +38,8 @@ const MTU_AGE: Duration = Duration::from_secs(1);
 pub struct NetworkSettings {
     /// Name of the bridge (and of the nft table), at most 15 characters. Nodes on one host need different ones.
     pub bridge: String,
-    /// Pod subnets of this node, one or one of each family; the first host address of each is the bridge's. None while the
-    /// cluster has not given them.
+    /// Pod subnets of this node, one or one of each family. The bridge has the first host address of each. Empty until
+    /// the cluster has assigned them.
     pub subnets: Vec<Subnet>,
     /// Destination ranges of the routes to the pods of other nodes; `None` without such routes.
     pub neighbours: Option<Vec<Subnet>>,
@@ -92,7 +92,7 @@ impl Network {
         changed
     }
 
-    /// Makes the bridge, its addresses and forwarding. Called once at start; what the result says is for the user.
+    /// Creates the bridge, its addresses and forwarding. Called once at start; the result has warnings for the user.
     ///
     /// # Errors
     /// The kernel refuses, or supports none of the configured families.
@@ -156,7 +156,7 @@ impl Network {
         if bridge.kind != "bridge" {
             return Err(NetError::NotABridge { name });
         }
-        // Before it is up: what comes from pods configures nothing of the node.
+        // Before the bridge is up: packets of pods must not configure the node.
         sysctl::keep_to_itself(&name, self.settings.subnets.iter().any(|subnet| !subnet.is_ipv4()))?;
         if bridge.mtu != mtu {
             link::set_mtu(&mut self.socket, bridge.index, mtu).map_err(|source| failed("set MTU of", source))?;
@@ -246,7 +246,7 @@ impl Network {
         let mut socket = inside.map_err(|source| failed("open netlink socket for", source))?;
         let eth0 = link::named(&mut socket, POD_LINK).map_err(|source| failed("find", source))?;
         address::configure(&mut socket, eth0.index, &addresses).map_err(|source| failed("set address of", source))?;
-        // Each end limits what goes out of it: what the pod receives here, what it sends there.
+        // Each end limits its outgoing packets: this end what the pod receives, the other what it sends.
         if let Some(bits) = limits.egress {
             qdisc::limit(&mut socket, eth0.index, bits).map_err(|source| not_limited(uid, source))?;
         }
@@ -257,9 +257,9 @@ impl Network {
         Ok(())
     }
 
-    /// Deletes links on this node's bridge that belong to no pod in `known`; returns how many. A pod's own go with its
-    /// network namespace, in the kernel's time: deleting them would hold the daemon. So this is for the start, when
-    /// a crash may have left some whose namespace a stray process holds.
+    /// Deletes links on this node's bridge that belong to no pod in `known`; returns their number. For the start, when
+    /// a crash may have left links whose namespace a stray process holds. Otherwise the kernel deletes a pod's links
+    /// with its network namespace, without blocking the daemon.
     pub fn cleanup(&mut self, known: &BTreeSet<String>) -> Result<usize, NetError> {
         let known: BTreeSet<String> = known.iter().map(|uid| link_name(&self.settings.bridge, uid)).into_set();
         let mut deleted = 0;
@@ -305,7 +305,7 @@ impl Network {
     }
 }
 
-/// The kernel's way to say that it knows no links of this kind and could not load a module for them.
+/// Detects that the kernel does not support links of this kind and could not load a module for them.
 fn unsupported(error: io::Error, kind: &'static str) -> Result<NetError, io::Error> {
     if error.raw_os_error() == Some(libc::EOPNOTSUPP) { Ok(NetError::NoKernelSupport { kind }) } else { Err(error) }
 }

@@ -10,7 +10,7 @@ use super::netlink::{Socket, address, link};
 use super::{NetError, sysctl};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 20, 10));
-/// For pods that have no IPv4: one of our own (RFC 4193).
+/// Address for pods without IPv4, from a unique local prefix of this project (RFC 4193).
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd73, 0x616d, 0x7061, 0x6e00, 0, 0, 0, 0x53));
 /// Kernel limit of a link's name (`IFNAMSIZ` without its zero).
 const NAME_LIMIT: usize = 15;
@@ -72,7 +72,7 @@ pub fn ensure(bridge: &str) -> Result<Vec<IpAddr>, NetError> {
     Ok(vec![V4, V6])
 }
 
-/// Fine where there is none.
+/// Deletes the link, if it exists.
 ///
 /// # Errors
 /// The kernel refuses.

@@ -1,4 +1,4 @@
-//! What can go wrong while a pod is connected. Names the object and the path, keeps the kernel's answer.
+//! Errors while a pod is connected. Name the object and the path, and keep the kernel's answer.
 
 use std::io;
 use std::path::PathBuf;

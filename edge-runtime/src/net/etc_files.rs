@@ -29,14 +29,14 @@ pub fn write(dir: &Path, files: &EtcFiles) -> Result<(), NetError> {
             continue;
         }
         fs::write(&path, content).map_err(|source| NetError::path("write", &path, source))?;
-        // As the kubelet makes them, whatever the umask: any user of the pod reads them.
+        // Readable for any user of the pod, independent of the umask, as in the kubelet.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644))
             .map_err(|source| NetError::path("set mode of", path, source))?;
     }
     Ok(())
 }
 
-/// The pod may have written to it, without end: no more is read than is wanted.
+/// The pod may have written any amount to it: reads only as much as needed.
 fn holds(path: &Path, content: &[u8]) -> bool {
     let same_length = fs::symlink_metadata(path).is_ok_and(|old| usize::try_from(old.len()) == Ok(content.len()));
     same_length && fs::read(path).is_ok_and(|old| old == content)

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_internal_addresses_are_those_that_others_reach() {
+    fn internal_addresses_are_reachable_from_other_hosts() {
         assert!(internal_ips().iter().all(is_reachable));
         for (ip, reachable) in [
             ("192.168.1.7", true),

@@ -1,7 +1,7 @@
 //! The pod network: pinned namespaces, the built-in bridge, addresses, and the files that tell a pod its names.
 //!
-//! [`Network`] is the built-in bridge, [`cni`] runs other people's plugins instead; which of them connects a pod is
-//! decided per pod, when its sandbox is made. Knows nothing of stores, links or containers.
+//! [`Network`] is the built-in bridge; [`cni`] runs CNI plugins instead. The choice is per pod, when its sandbox is
+//! made. Does not know stores, links or containers.
 
 pub mod address;
 pub mod bandwidth;

@@ -26,7 +26,7 @@ const NSFS: FsType = FsType(0x6e73_6673);
 const KINDS: [(&str, CloneFlags); 3] =
     [("net", CloneFlags::CLONE_NEWNET), ("ipc", CloneFlags::CLONE_NEWIPC), ("uts", CloneFlags::CLONE_NEWUTS)];
 
-/// The user namespace owns the others, and no thread of the daemon can enter it: it is not one of the [`KINDS`].
+/// The user namespace owns the others. A thread of the daemon cannot enter it, so it is not one of the [`KINDS`].
 const USER: &str = "user";
 
 /// Flag of the kind of this name.
@@ -114,7 +114,7 @@ impl NamespaceMaker {
         let made = made.and_then(|()| fill(dir, &wanted, request));
         self.come_back(flags);
         if made.is_err() {
-            // The first error says what is wrong; a later create clears what this cannot.
+            // The first error is the cause; a later create removes the remains.
             let _ = remove(dir);
         }
         made.map(|()| request.paths(dir))
@@ -205,8 +205,8 @@ fn fill(dir: &Path, wanted: &[(&'static str, CloneFlags)], request: &NamespaceRe
     Ok(())
 }
 
-/// What [`NamespaceMaker::create`] made in `dir`, when all of it is there and still mounted (after a daemon restart).
-/// `None` for a pod without any namespace of its own too, once `dir` has gone with a reboot.
+/// Returns the namespaces of [`NamespaceMaker::create`] in `dir` if all exist and are mounted (after a daemon restart).
+/// Also `None` for a pod without its own namespaces, after a reboot has removed `dir`.
 pub fn existing(dir: &Path, request: &NamespaceRequest<'_>) -> Option<PodNamespaces> {
     let paths = request.paths(dir);
     let user = paths.user.as_ref().map(|user| &user.path);
@@ -224,7 +224,7 @@ pub(crate) fn is_pinned(path: &Path) -> bool {
 /// process in them has gone, and with the network namespace the pod's link.
 pub fn remove(dir: &Path) -> Result<(), NetError> {
     unpin(dir)?;
-    // Of a pod that an earlier version made.
+    // Files of a pod that an earlier version made.
     etc_files::remove(dir)?;
     unless_missing(fs::remove_dir(dir)).map(drop).map_err(|error| NetError::path("delete folder", dir, error))
 }

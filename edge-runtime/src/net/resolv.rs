@@ -26,7 +26,7 @@ pub struct NodeDns {
     pub node_resolv_conf: String,
 }
 
-/// A finished file and what a user must be told about it.
+/// A finished file, and a warning for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvConf {
     pub content: String,
@@ -41,7 +41,7 @@ struct Settings {
     options: Vec<String>,
 }
 
-/// Text of the file that pods with the node's DNS get; empty if there is none. Read it per pod: DHCP changes it.
+/// Text of the file that pods with the node's DNS get; empty if it does not exist. Read it per pod: DHCP changes it.
 ///
 /// A stub resolver on the node's loopback (systemd-resolved, NetworkManager with dnsmasq) answers no pod; its own
 /// upstream servers stand in a second file.
@@ -91,8 +91,8 @@ fn missing_cluster_dns(pod: &Pod) -> String {
     )
 }
 
-/// The node's own settings. A pod with its own network cannot reach servers on the node's loopback or links: if there
-/// are no others it asks the node, which forwards to them.
+/// The node's own settings. A pod with its own network cannot reach servers on the node's loopback or links. If the
+/// node has only such servers, the pod asks the node, which forwards to them.
 fn like_the_node(dns: &NodeDns, host_network: bool) -> Settings {
     let mut settings = parse(&dns.node_resolv_conf);
     let (near, usable): (Vec<String>, _) = settings.nameservers.into_iter().partition(|server| is_only_here(server));
@@ -104,7 +104,7 @@ fn like_the_node(dns: &NodeDns, host_network: bool) -> Settings {
     settings
 }
 
-/// Whether the server answers on the node itself only, or is at an address that means something on one of its links alone.
+/// Whether the server is reachable only from the node itself: on loopback, or by an address of one link.
 fn is_only_here(server: &str) -> bool {
     let (ip, scope) = server.split_once('%').map_or((server, false), |(ip, _)| (ip, true));
     let near = |ip: IpAddr| ip.is_loopback() || matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stub_resolver_is_no_server_for_pods() {
+    fn stub_resolver_is_not_given_to_pods() {
         assert!(only_loopback("nameserver 127.0.0.53\noptions edns0\n") && only_loopback(""));
         assert!(!only_loopback("nameserver 127.0.0.1\nnameserver 192.168.1.1\n"));
         assert!(only_loopback("nameserver fe80::1%eth0\n"));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_exactly_what_the_pod_says() {
+    fn policy_none_uses_only_the_pods_settings() {
         let spec = json!({"dnsPolicy": "None", "dnsConfig": {"nameservers": ["1.2.3.4"], "searches": ["a.b"],
             "options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]}});
         let conf = resolv_conf(&pod(spec), &node());
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn without_cluster_dns_the_nodes_file_is_used_and_said() {
+    fn without_cluster_dns_the_nodes_file_is_used_with_a_warning() {
         let dns = NodeDns { cluster_dns: Vec::new(), ..node() };
         let conf = resolv_conf(&pod(json!({})), &dns);
         assert!(conf.content.contains("nameserver 192.168.1.1\n"));

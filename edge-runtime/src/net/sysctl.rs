@@ -20,8 +20,8 @@ pub fn without_ipv6() -> Option<&'static str> {
 
 /// Lets the host forward packets of one family.
 ///
-/// A host that forwards IPv6 no longer listens to router advertisements, by which most boards get their own address:
-/// links that listen now (`accept_ra` 1) are told to go on (2).
+/// A host that forwards IPv6 ignores router advertisements, by which most boards get their own address. So links that
+/// accept them now (`accept_ra` 1) are set to accept them anyway (2).
 ///
 /// # Errors
 /// A switch cannot be set.
@@ -64,7 +64,7 @@ pub fn keep_to_itself(bridge: &str, v6: bool) -> Result<(), NetError> {
 /// advertisements and redirects are not for it either.
 pub fn in_pod(link: &str, v6: bool) {
     let (v4_conf, v6_conf) = (Path::new(SYS).join("ipv4/conf").join(link), Path::new(SYS).join("ipv6/conf").join(link));
-    // Of IPv4 either of the two is enough to believe redirects.
+    // For IPv4, either of the two enables redirects.
     let all = Path::new(SYS).join("ipv4/conf/all");
     let mut switches = vec![(v4_conf.join("accept_redirects"), "0"), (all.join("accept_redirects"), "0")];
     if v6_conf.is_dir() {
@@ -75,7 +75,7 @@ pub fn in_pod(link: &str, v6: bool) {
     }
     for (path, value) in switches {
         if let Err(error) = set(&path, value) {
-            // The address is set next, and says so if it cannot be.
+            // Setting the address is next, and reports an error if it fails.
             log::debug!("{error}");
         }
     }

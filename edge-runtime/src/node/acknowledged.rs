@@ -11,7 +11,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
-    /// In the order in which they came: the end of a pod's mirror must not be forgotten before the mirror.
+    /// In order of arrival: the end of a pod's mirror must not be deleted before the mirror.
     rows: Vec<u64>,
     due: Option<Mono>,
 }
@@ -28,7 +28,7 @@ impl Acknowledged {
         std::mem::take(&mut self.rows)
     }
 
-    /// When they must be deleted if no other commit comes.
+    /// When they must be deleted if no other commit takes them along.
     pub(super) const fn due(&self) -> Option<Mono> {
         self.due
     }

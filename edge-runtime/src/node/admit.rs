@@ -35,7 +35,7 @@ impl Admission<'_> {
         }
     }
 
-    /// Refuses a pod for what it is, whatever else is here.
+    /// Refuses a pod for its own fields, independent of other pods.
     fn refusal(&self, pod: &Pod) -> Option<Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         if let Some(refusal) = self.cx.pods.get(uid).and_then(|entry| entry.refusal.clone()) {
@@ -62,7 +62,7 @@ impl Admission<'_> {
     fn no_place(&self, pod: &Pod, counts: impl Fn(&Entry) -> bool) -> Option<Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let others = || {
-            // One that has come together with this pod has not been let in yet, and maybe never is.
+            // A pod that arrived together with this one is not admitted yet, and maybe never is.
             let in_already = |record: &PodRecord| record.admitted && record.terminal.is_none();
             let running = self.cx.pods.iter().filter(move |(other, entry)| *other != uid && in_already(&entry.record));
             running.map(|(_, entry)| entry).filter(|entry| counts(entry))
@@ -92,7 +92,8 @@ impl Admission<'_> {
         admission::admit(pod, others, has)
     }
 
-    /// The node's labels as the API had them when the pod came. For a static pod, which no API knows, its own.
+    /// The node's labels as the API had them when the pod arrived. For a static pod, which the API does not know, the
+    /// node's own labels.
     fn labels_for(&self, pod: &Pod, is_static: bool) -> Option<affinity::Labels> {
         if is_static {
             return Some(standard_labels(&self.launch.host, &self.cx.config.node_name, &self.cx.config.labels));

@@ -1,5 +1,5 @@
 //! When to copy the store, and when to move a store in memory back to the disk. A copy is made soon after a boot, so
-//! that a damaged store costs only what came since. Further copies follow once a day, or an hour after a change from
+//! that damage of the store loses only later changes. Further copies follow once a day, or an hour after a change from
 //! the cloud. An idle node writes the size of its store once a day for that.
 
 use std::process::Stdio;
@@ -15,7 +15,7 @@ const FIRST: Duration = Duration::from_secs(60);
 const AFTER_CHANGES: Duration = Duration::from_secs(3600);
 /// Between attempts to put a store in memory on the disk: one may write and wait for a sync.
 const RETRY: Duration = Duration::from_secs(60);
-/// A file system that is read-only says so at once.
+/// Retry interval on a read-only file system, where an attempt is cheap.
 const RETRY_READ_ONLY: Duration = Duration::from_secs(10);
 const PERIOD: Duration = Duration::from_secs(24 * 3600);
 /// Below the run folder, which a boot empties: when the last copy was started, in milliseconds since boot.
@@ -64,11 +64,11 @@ impl Backup {
     pub(super) fn copy_store(&mut self, cx: &Context, now: Mono) {
         let mark = cx.paths.run().join(MARK);
         if self.last.is_none() && self.first.is_none() {
-            // Of a daemon before this one.
+            // Written by an earlier daemon.
             let text = std::fs::read_to_string(&mark).unwrap_or_default();
             self.last = text.trim().parse().ok().map(Mono);
         }
-        // A store restored from the copy is no better than the copy.
+        // A store restored from the copy is not better than the copy.
         if now < self.due(now) || cx.recovery.is_under_way() || cx.store.is_in_memory() {
             return;
         }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_made_after_a_boot_then_daily_and_an_hour_after_changes() {
+    fn copies_follow_boots_days_and_changes() {
         let mut backup = Backup::default();
         let at = |seconds: u64| Mono::from_duration(Duration::from_secs(seconds));
         assert_eq!(backup.due(at(5)), at(65));

@@ -1,5 +1,4 @@
-//! The containers in the monitor's hands: whose they are, and what is asked of the monitor about them. Its answers are
-//! news.
+//! The containers of the monitor: the pod of each, and requests to the monitor about them. Its answers are news.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,7 +64,7 @@ impl Containers {
         self.unremoved.remove(id);
     }
 
-    /// The pod is no more.
+    /// The pod is gone.
     pub(super) fn forget(&mut self, uid: &str) {
         self.refs.retain(|_, of| of.uid != uid);
     }
@@ -136,14 +135,14 @@ impl Containers {
         self.delete(cx, id, pause);
     }
 
-    /// Has the monitor forget all containers of a pod that goes.
+    /// Tells the monitor to forget all containers of a deleted pod.
     pub(super) fn clear(&self, cx: &Context, uid: &str, ids: Vec<String>) {
         let (monitor, uid) = (self.monitor.clone(), uid.to_owned());
         cx.background(async move {
             let mut result = Ok(());
             for id in ids {
                 if let Err(error) = monitor.delete(&id).await {
-                    // Nothing of a pod that goes runs on, whatever is recorded of it.
+                    // No process of a deleted pod may continue, whatever its record says.
                     let _ = monitor.kill(&id, Signal::SIGKILL as i32).await;
                     result = result.and(Err(format!("container {id}: {error}")));
                 }

@@ -53,7 +53,7 @@ impl Context {
         self.clock.now().mono
     }
 
-    /// What the wall clock says now: to be shown only, since it may jump.
+    /// Wall clock time: for display only, because it may jump.
     pub(super) fn wall(&self) -> Timestamp {
         self.clock.now().wall
     }
@@ -72,7 +72,7 @@ impl Context {
         self.link.as_ref().filter(|link| link.is_connected())
     }
 
-    /// Has something done beside the loop; what comes of it is news.
+    /// Runs a job beside the loop; its result is news.
     pub(super) fn background(&self, job: impl Future<Output = impl Into<Option<News>>> + 'static) {
         self.task(job).detach();
     }
@@ -99,7 +99,7 @@ impl Context {
         own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    /// The pod's object (or manifest file) is no more.
+    /// The pod's object (or manifest file) is gone.
     pub(super) fn pod_gone(&mut self, uid: &str) {
         let Some(entry) = self.pods.get(uid) else { return };
         let grace_s = termination_grace_s(&entry.pod);

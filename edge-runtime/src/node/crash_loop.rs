@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_in_a_skipped_pod_stays_with_the_monitor_until_its_turn() {
+    fn exit_in_a_skipped_pod_stays_with_the_monitor() {
         let run = tempfile::tempdir().unwrap();
         std::fs::write(run.path().join("deaths"), r#"{"bad": 3}"#).unwrap();
         let (mut crash_loop, mut ends) = (CrashLoop::open(run.path()), ExitSync::default());
@@ -132,7 +132,7 @@ mod tests {
         };
         ends.told("good", "c0");
         assert_eq!(turn(&mut crash_loop, &mut ends, "good"), ["c0"]);
-        // A monitor that has it still tells it once more.
+        // A monitor that still has it reports it again.
         ["c2", "c1", "c2"].iter().for_each(|id| ends.told("bad", id));
         assert_eq!(turn(&mut crash_loop, &mut ends, "bad"), [""; 0], "it is in no record");
         assert!(crash_loop.changed("bad"));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_is_killed_now_and_then_skips_nobody() {
+    fn rare_kills_of_the_daemon_skip_no_pod() {
         let run = tempfile::tempdir().unwrap();
         for _ in 0..10 {
             let mut crash_loop = CrashLoop::open(run.path());

@@ -21,12 +21,12 @@ const TELL: i64 = 600;
 
 #[derive(Default)]
 pub(super) struct Messages {
-    /// What the bridge that is connected has not acknowledged, by rule: for which there is more, perhaps. None without one.
+    /// Messages that the connected bridge has not acknowledged, by rule; more may follow. `None` without a bridge.
     rules: Option<BTreeMap<String, Flight>>,
     clock: Clock,
     dropped: usize,
     told_at: Option<i64>,
-    /// What the disk has had no room for, in order. A helper gives no more before it is in the store.
+    /// Messages that did not fit on the disk, in order. A helper sends no more before they are stored.
     unstored: VecDeque<Given>,
 }
 
@@ -94,7 +94,7 @@ impl Messages {
         self.unstored.iter_mut().for_each(|given| given.batch = None);
     }
 
-    /// All or none; of all that is there then, what is too much is dropped. False on a full disk.
+    /// Stores all or none. Messages beyond the limit are dropped. Returns false on a full disk.
     fn store(&mut self, cx: &mut Context, given: &Given) -> Result<bool, StoreError> {
         let now = self.clock.now(cx)?;
         let Given { rows, most_bytes, ttl_s, .. } = given;
@@ -152,7 +152,7 @@ impl Messages {
         Ok(())
     }
 
-    /// The rule is no more.
+    /// The rule is gone.
     pub(super) fn gone(&mut self, cx: &mut Context, rule: &str) -> Result<(), StoreError> {
         cx.store.write(|writer| writer.forget_messages_of(rule))
     }

@@ -1,5 +1,4 @@
-//! The helper for devices: when there is one, what it is told, and what follows from what it says. What twins are is the
-//! helper's.
+//! The device helper: when it runs, its input, and the consequences of its output. Twins are the helper's task.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -34,7 +33,7 @@ struct Running {
     _task: Task<()>,
 }
 
-/// What the helper is still to be told, by name: what stands behind a name is read when it is told.
+/// Names of objects to send to the helper. An object is read when it is sent.
 #[derive(Default)]
 struct Untold {
     gone: Vec<(String, Kind, ObjectKey)>,
@@ -50,7 +49,7 @@ struct Untold {
 }
 
 impl Devices {
-    /// Starts the configured helper; ends one that an earlier daemon has left and the configuration no longer has.
+    /// Starts the configured helper; ends a helper of an earlier daemon that is not configured any more.
     pub(super) fn start(&mut self, cx: &Context) {
         let socket = cx.paths.devices();
         let Some(settings) = cx.config.device_twin.clone() else { return client::end(&socket) };
@@ -125,7 +124,7 @@ impl Devices {
         }
     }
 
-    /// What a rule wants done here.
+    /// Executes a request of a rule.
     pub(super) fn call(&mut self, cx: &Context, id: u64, call: Value) {
         if self.connection.is_some() && self.untold.lines.len() < LINES {
             return self.untold.lines.push_back(ToHelper::Call { id, call });
@@ -134,9 +133,9 @@ impl Devices {
         answer(cx, id, json!({"failed": {"failure": "unavailable", "why": why}}));
     }
 
-    /// What came of a request of the helper's.
+    /// Passes the result of a request on to the helper.
     pub(super) fn responded(&mut self, id: u64, response: Value) {
-        // The helper has no more under way than find room.
+        // The helper limits its running requests to the size of this queue.
         if self.connection.is_some() && self.untold.lines.len() < 2 * LINES {
             self.untold.lines.push_back(ToHelper::Response { id, response });
         }
@@ -149,7 +148,7 @@ impl Devices {
         }
     }
 
-    /// What the helper has said, or that it came or went.
+    /// Processes an event of the helper.
     pub(super) fn heard(&mut self, cx: &mut Context, heard: Heard) -> Result<(), StoreError> {
         match heard {
             Heard::Up(connection) => {
@@ -219,7 +218,7 @@ impl Devices {
     }
 
     fn report(&mut self, cx: &Context, batch: u64, devices: Vec<Value>) {
-        // Without a link the helper hears of it, and tells the newest again later.
+        // Without a link the helper knows that, and sends the newest values again later.
         let Some(link) = cx.connection().filter(|_| self.bridge_takes) else { return };
         let uid = |device: &Value| device["uid"].as_str().unwrap_or_default().to_owned();
         let uids: Vec<String> = devices.iter().map(uid).collect();
@@ -283,7 +282,8 @@ impl Untold {
         nothing && ack.is_none() && stored.is_none() && lines.is_empty()
     }
 
-    /// What goes first: what is gone makes room for what has its name now. None for what is not there any more.
+    /// Returns the next message; deletions first, because they release names. `None` for objects that do not exist any
+    /// more.
     fn next(&mut self, cx: &Context) -> Option<ToHelper> {
         if let Some((uid, kind, ObjectKey { namespace, name, .. })) = self.gone.pop() {
             return Some(ToHelper::Gone { kind, namespace, name, uid });

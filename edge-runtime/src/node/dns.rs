@@ -1,4 +1,4 @@
-//! The helper that answers pods' questions for names: when there is one, and what it is told.
+//! The DNS helper of the node: when it runs, and what the daemon sends it.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,26 +18,26 @@ use crate::pod::clock::Mono;
 use crate::pod::spec::host_network;
 use crate::store::Fact;
 
-/// Between two times that it is told of changes.
+/// Minimum time between two messages to the helper.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Rules go first: of a thousand Services all names take as long to say as one rule to change.
+/// Kernel rules have priority: sending all names of a thousand Services takes as long as changing one rule.
 const AFTER_RULES: Duration = Duration::from_millis(30);
 
 #[derive(Default)]
 pub(super) struct Dns {
-    /// Read from the store when they are first needed.
+    /// Read from the store at the first use.
     interests: Option<Interests>,
-    /// The bridge that was connected last can be asked about namespaces.
+    /// The last connected bridge supports interests in namespaces.
     bridge_follows: bool,
     running: Option<Running>,
-    /// There was a pod that asks.
+    /// The node had a pod with its own network, which may send queries.
     answers: bool,
-    /// Addresses of the link for pods of network plugins, once there was one.
+    /// Addresses of the link for pods of CNI plugins, once it exists.
     link: Option<Vec<IpAddr>>,
-    /// What an earlier daemon has left has been looked for.
+    /// The check for the helper of an earlier daemon is done.
     looked: bool,
     not_before: Option<Mono>,
-    /// Rules that are under way have had their time.
+    /// [`AFTER_RULES`] has passed.
     waited: bool,
 }
 
@@ -48,7 +48,7 @@ struct Running {
 }
 
 impl Dns {
-    /// Has the helper run while there is something for it to do, and tells it what has changed.
+    /// Starts and ends the helper as needed, and sends it changes.
     pub(super) fn step(&mut self, cx: &Context, launch: &Launch, services: &mut Services) {
         self.look(cx);
         if self.running.is_none() || services.has_other_names() {
@@ -71,7 +71,7 @@ impl Dns {
             let mut cluster = services.cluster(cx, launch, running.teller.takes_parts());
             cluster.online = cx.connection().is_some() && self.bridge_follows;
             if cluster.followed.is_empty() && !self.bridge_follows {
-                // Nobody knows of any namespace: of a cluster that there is not, or not for this node.
+                // The bridge cannot be asked about namespaces, so absent names of any namespace are denied.
                 cluster.followed.push(String::new());
             }
             cluster.interests = self.interests.as_ref().map(Interests::names).unwrap_or_default();
@@ -79,7 +79,7 @@ impl Dns {
         }
     }
 
-    /// Where the helper is to be asked; nowhere if it has only other things to do. None if there is nothing to do.
+    /// Addresses that the helper should serve; empty if it only serves health checks. `None` if it is not needed.
     fn wanted(&mut self, cx: &Context, launch: &Launch, services: &Services) -> Option<Vec<IpAddr>> {
         let (config, teardown) = (&cx.config, &launch.sandboxes.teardown);
         self.answers |= config.services.has_dns() && cx.pods.iter().any(|(_, entry)| !host_network(&entry.pod));
@@ -93,7 +93,7 @@ impl Dns {
             if self.link.is_none() && (mode == NetworkMode::Cni || attached()) {
                 let made = dns_link::ensure(&config.network.bridge);
                 self.link = Some(made.unwrap_or_else(|error| {
-                    log::error!("pods of network plugins are not answered questions for names: {error}");
+                    log::error!("no DNS for pods of CNI plugins: {error}");
                     Vec::new()
                 }));
             }
@@ -105,7 +105,7 @@ impl Dns {
     fn run(&mut self, cx: &Context, launch: &Launch, services: &mut Services, wanted: Option<Vec<IpAddr>>) {
         self.running = None;
         let Some(listen) = wanted else {
-            // One that an earlier daemon has left may be wanted yet, unless nobody is to be answered.
+            // A helper of an earlier daemon may be needed later, unless DNS is disabled.
             if !cx.config.services.has_dns() {
                 client::end(&cx.paths.dns());
             }
@@ -116,7 +116,7 @@ impl Dns {
         let helper = Helper { root, socket, listen: listen.clone(), subnets };
         let news = cx.senders.news.clone();
         let wakes = news.clone();
-        // Full, it is asked again, and others wake the loop.
+        // If the queue is full, the helper asks again, and queued news wake the loop.
         let (teller, work) = helper.keep(
             move |namespace| drop(news.try_send(News::NamespaceAsked(namespace))),
             move || drop(wakes.try_send(News::Woken)),
@@ -125,7 +125,7 @@ impl Dns {
         self.running = Some(Running { listen, teller, _task: cx.tasks.spawn(work) });
     }
 
-    /// At the start: what an earlier daemon has left, if it is not wanted any more.
+    /// At the start: removes helper and link of an earlier daemon if DNS is disabled.
     fn look(&mut self, cx: &Context) {
         if !std::mem::replace(&mut self.looked, true) && !cx.config.services.has_dns() {
             client::end(&cx.paths.dns());
@@ -135,13 +135,13 @@ impl Dns {
         }
     }
 
-    /// To a bridge that has these abilities.
+    /// A bridge with these features has connected.
     pub(super) fn connected(&mut self, services: &mut Services, features: &[String]) {
         self.bridge_follows = features.iter().any(|feature| feature == INTERESTS);
         services.names_changed();
     }
 
-    /// Namespaces whose Services the bridge is to tell of besides those of pods.
+    /// Namespaces whose Services the bridge should send, beside those of pods.
     pub(super) fn interests(&mut self, cx: &mut Context) -> Vec<String> {
         if !cx.config.services.has_dns() {
             return Vec::new();
@@ -153,7 +153,7 @@ impl Dns {
         interests.names()
     }
 
-    /// A pod asks for a name of this namespace, says the helper.
+    /// The helper reports a query of a pod for a name of this namespace.
     pub(super) fn asked(&mut self, cx: &mut Context, services: &mut Services, namespace: &str) {
         let empty = |namespace: &str| !services.has_any_in(namespace);
         let mono = cx.mono().since(Mono::default()).as_secs();
@@ -173,13 +173,13 @@ impl Dns {
         }
     }
 
-    /// Whether there is a helper that takes news now, and something to tell it.
+    /// Whether a helper is ready for a message and there is one to send.
     fn has_news(&self, services: &Services) -> bool {
         let teller = self.running.as_ref().map(|running| &running.teller);
         teller.is_some_and(|teller| teller.is_free() && (teller.wants_all() || services.has_other_names()))
     }
 
-    /// When [`Dns::step`] has something to do although nothing happens.
+    /// When [`Dns::step`] must run even without an event.
     pub(super) fn wake(&self, services: &Services) -> Option<Mono> {
         self.not_before.filter(|_| self.has_news(services))
     }
@@ -195,7 +195,7 @@ fn read<'a>(interests: &'a mut Option<Interests>, cx: &Context) -> &'a mut Inter
     })
 }
 
-/// What is not written down is asked for again.
+/// Stores the interests. On failure pods' next queries restore them.
 fn write(interests: &Interests, cx: &mut Context) {
     if let Err(error) = cx.store.write(|writer| writer.set_fact(Fact::Interests, &interests.text())) {
         log::error!("{error}");

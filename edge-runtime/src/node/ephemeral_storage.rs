@@ -32,7 +32,7 @@ pub(super) struct EphemeralStorage {
 struct Walking {
     purpose: Purpose,
     began: Mono,
-    /// What is told of another walk comes too late.
+    /// Answers of a walk with another number are outdated.
     number: u64,
     _task: smol::Task<()>,
 }
@@ -63,7 +63,7 @@ impl EphemeralStorage {
         self.walking = Some(Walking { purpose, began: now, number, _task: task });
     }
 
-    /// What a walk was for, if its answers are still wanted.
+    /// Returns the purpose of a walk, if its answers are still wanted.
     pub(super) fn walked(&mut self, number: u64, answers: &Answers, now: Mono) -> Option<Purpose> {
         let Walking { purpose, began, .. } = self.walking.take_if(|walking| walking.number == number)?;
         if purpose == Purpose::Limits {
@@ -72,7 +72,7 @@ impl EphemeralStorage {
         Some(purpose)
     }
 
-    /// A pod came or went, or one of its containers started.
+    /// A pod was added or removed, or one of its containers started.
     pub(super) fn changed(&mut self) {
         self.cadence.changed();
     }
@@ -98,7 +98,7 @@ pub(super) fn question(cx: &Context, entry: &Entry, patience: Duration, elsewher
     Question { uid: record.uid.clone(), logs, elsewhere, patience }
 }
 
-/// Pods that hold more than their limits allow, and how that is told.
+/// Returns pods that exceed their limits, and the message of each.
 pub(super) fn beyond_limits(pods: &Pods, answers: &Answers, separate_images: bool) -> Vec<(String, String)> {
     let over = |(uid, used): (&String, &DiskUsage)| {
         let entry = pods.get(uid).filter(|entry| may_go(entry))?;

@@ -55,7 +55,7 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T> Recent<T> {
-    /// Returns the value of `key`, a new one if there is none. Of too many, the one with the least `used` goes.
+    /// Returns the value of `key`, or adds one. Beyond the limit it drops the value with the least `used`.
     fn entry<U: Ord>(&mut self, key: u64, used: impl Fn(&T) -> U, new: impl FnOnce() -> T) -> &mut T {
         let at = self.0.iter().position(|(of, _)| *of == key).unwrap_or_else(|| {
             if self.0.len() >= REMEMBERED {
@@ -150,7 +150,7 @@ impl EventCorrelator {
     }
 }
 
-/// What makes events the same; combined ones are whatever their text.
+/// Key of equal events; the text does not count for combined ones.
 fn key(event: &Value, with_text: bool) -> u64 {
     let involved = &event["involvedObject"];
     let empty = Value::Null;

@@ -1,5 +1,5 @@
 //! The last events of this boot, for `edge-runtime events`: lines of JSON below `/run`, which is not on a disk. The
-//! outbox drops an event once the bridge has it; here a few hundred stay.
+//! outbox drops an event after the bridge has it; here a few hundred stay.
 
 use std::fs::File;
 use std::io::Write;

@@ -59,7 +59,7 @@ impl Context {
         self.queue_event(event)
     }
 
-    /// Stores an event and has it sent, unless there were too many of its kind.
+    /// Stores an event and sends it, unless there were too many of its kind.
     pub(super) fn queue_event(&mut self, event: Value) -> Result<(), StoreError> {
         let Some(event) = self.correlated(event) else { return Ok(()) };
         let (report, settled) = (Report::Event { event }, self.settled_reports());
@@ -87,7 +87,7 @@ impl Context {
         self.store.write(|writer| rows.iter().try_for_each(|row| writer.acknowledged(*row)))
     }
 
-    /// The same once they have waited for long enough. Returns when that is.
+    /// The same after they have waited long enough. Returns that time.
     pub(super) fn delete_acknowledged_due(&mut self, now: Mono) -> Result<Option<Mono>, StoreError> {
         match self.acknowledged.due() {
             Some(due) if due <= now => self.delete_acknowledged().map(|()| None),
@@ -141,7 +141,7 @@ impl Context {
         Ok(())
     }
 
-    /// Stores a report and has it sent.
+    /// Stores a report and sends it.
     pub(super) fn report(&mut self, report: Report) -> Result<(), StoreError> {
         let id = self.store.write(|writer| writer.report(&report))?;
         self.queue_reports(vec![(id, report)]);
@@ -195,7 +195,8 @@ pub(super) fn about_object(
 
 fn event(involved: ObjectReference, warning: bool, reason: &str, message: &str, node: &str, now: &Now) -> Value {
     let time = Time(now.wall);
-    // client-go names events OBJECT.HEX-TIME; what one turn decides has one time, and two containers may share the rest.
+    // client-go names events OBJECT.HEX-TIME. All decisions of a turn have one time, and two containers may share the
+    // other parts.
     let path = involved.field_path.as_deref().unwrap_or_default();
     let unique = crate::pod::id::sha256_hex(format!("{path}/{reason}/{message}").as_bytes());
     let unique = format!("{:x}{}", now.wall.as_nanosecond(), unique.get(..8).unwrap_or_default());
@@ -225,9 +226,10 @@ fn event(involved: ObjectReference, warning: bool, reason: &str, message: &str, 
 mod tests {
     use super::*;
 
-    /// The API server takes one event of a name: what is told at one moment of two containers must not be one name.
+    /// The API server accepts one event for each name: events of two containers at one moment must have different
+    /// names.
     #[test]
-    fn events_of_one_moment_have_names_of_their_own() {
+    fn events_of_one_moment_have_different_names() {
         let now = Now { mono: Mono(1), wall: jiff::Timestamp::UNIX_EPOCH, boot_id: "b".into() };
         let named = |reason: &str, path: &str| {
             let field_path = (!path.is_empty()).then(|| path.to_owned());

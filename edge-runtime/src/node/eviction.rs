@@ -20,11 +20,11 @@ use crate::pod::spec::is_critical;
 use crate::store::StoreError;
 use crate::sys::cgroup::Cgroups;
 
-/// What an evicted container gets (the kubelet's `immediateEvictionGracePeriodSeconds`).
+/// Grace period of an evicted container (the kubelet's `immediateEvictionGracePeriodSeconds`).
 const GRACE_S: u32 = 1;
 /// The next pod goes when the last one is gone, or after this (the kubelet's `podCleanupTimeout`).
 const CLEANUP: Duration = Duration::from_secs(30);
-/// A shortage that lasts is told again after this.
+/// A lasting shortage is reported again after this time.
 const TELL_AGAIN: Duration = Duration::from_secs(300);
 /// While a pod goes, and while the disk is being looked at.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub(super) struct Eviction {
     /// Evicted, and not gone until then.
     leaving: Option<(String, Mono)>,
     separate_images: bool,
-    /// The shortage that was told as an event, and when.
+    /// The shortage of the last event, and its time.
     told: Option<(Signal, Mono)>,
     /// The shortage for which no pod could be ended, once that is in the log.
     stuck: Option<Signal>,

@@ -119,7 +119,7 @@ impl Node {
 
     /// The OCI runtime has let go of a container: its folders may go too.
     pub(super) fn deleted(&mut self, id: &str, result: Result<(), String>) {
-        // One that no pod here owns has nothing but its bundle.
+        // A container without a pod here has only its bundle.
         let stranger = || ContainerRef { uid: "-".into(), container: "-".into(), attempt: 0 };
         let of = self.containers.get(id).cloned().unwrap_or_else(stranger);
         let remove = || self.launch.containers.remove(&of.uid, &of.container, of.attempt, id);
@@ -132,7 +132,8 @@ impl Node {
         }
     }
 
-    /// Stops containers first, at the monitor, then removes the rest: answers at once only if there are no containers.
+    /// Stops containers first, at the monitor, then removes the rest. Answers at once only for a pod without
+    /// containers.
     pub(super) fn teardown(&mut self, uid: &str) -> Option<PodEvent> {
         self.probes.stop(uid);
         let ids = self.containers.ids_of(uid);
@@ -164,7 +165,7 @@ impl Node {
         self.disconnect(uid)
     }
 
-    /// Starts the helper that deletes what is too large to be deleted here; it ends by itself.
+    /// Starts the helper that deletes folders too large for this thread; it ends when it is done.
     pub(super) fn sweep_trash(&self) {
         let waiting = [&self.launch.base.trash, &self.launch.base.volumes_trash].map(Trash::take_waiting);
         if !waiting.contains(&true) {

@@ -26,7 +26,7 @@ pub(super) struct ExitSync {
     due: Option<Mono>,
     /// The earliest time of the next sync, unless reports wait too long.
     rest: Mono,
-    /// Exits whose records the monitor may forget then.
+    /// Exits whose records the monitor may forget after the sync.
     exits: Vec<String>,
     /// Exits that are known in memory alone, by the uid of their pod: not every pod takes a turn at once.
     told: BTreeMap<String, BTreeSet<String>>,
@@ -82,7 +82,7 @@ impl ExitSync {
         Ok(std::mem::take(&mut self.exits))
     }
 
-    /// A commit holds an end: it goes to the medium before anything is told.
+    /// A commit contains an end: it must be synced before it is reported.
     pub(super) fn committed(&mut self, now: Mono) {
         self.due.get_or_insert(now.after(GATHER).max(self.rest));
     }
@@ -93,7 +93,7 @@ impl ExitSync {
         self.committed(now);
     }
 
-    /// The pod has taken a turn: what its record says of ends is committed.
+    /// The pod has taken a turn: the ends in its record are committed.
     pub(super) fn turn_committed(&mut self, uid: &str, now: Mono) {
         let exits = self.turned(uid);
         if !exits.is_empty() {
@@ -102,7 +102,7 @@ impl ExitSync {
         exits.iter().for_each(|id| self.exit_committed(id, now));
     }
 
-    /// Syncs what is due. Returns when to come again if a sync is due later.
+    /// Syncs if due. Returns when to call again if a sync is due later.
     pub(super) fn sync_due(&mut self, cx: &mut Context, monitor: &MonitorClient) -> Result<Option<Mono>, StoreError> {
         match self.wait(&cx.store, cx.mono()) {
             Some(due) => Ok(Some(due)),
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(ends.sync(&mut store, due).unwrap(), ["id"]);
         assert!(store.is_synced() && ends.wait(&store, due).is_none() && ends.lets_leave(1));
 
-        // What another commit's sync has taken along waits for nothing; what comes soon after a slow one waits longer.
+        // An end that another commit's sync included does not wait; one soon after a slow sync waits longer.
         ends.rest = Mono(9_000);
         commit(&mut store);
         ends.committed(Mono(5_000));

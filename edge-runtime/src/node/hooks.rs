@@ -55,7 +55,7 @@ impl Hooks {
         }
         if let Some(error) = &done.error {
             log::warn!("{hook:?} hook: {error}");
-            // Without the text: what a hook says may be secret, and events are not.
+            // Without the output of the hook: it may be secret, and events are not.
             let (reason, message) = match hook {
                 HookKind::PostStart => ("FailedPostStartHook", "PostStartHook failed"),
                 HookKind::PreStop => ("FailedPreStopHook", "PreStopHook failed"),

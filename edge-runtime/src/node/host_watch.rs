@@ -1,4 +1,4 @@
-//! What is watched of the host that no threshold is for: the time, file descriptors, the disk's reserve.
+//! Observes the host beside thresholds: the time, file descriptors, the disk's reserve.
 
 use std::time::Duration;
 
@@ -17,20 +17,20 @@ const TIME_MARK: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 pub(super) struct HostWatch {
     time_mark: Option<Mono>,
-    /// What the bridge said last, and when.
+    /// Last time that the bridge sent, and when it arrived.
     true_time: Option<(Timestamp, Mono)>,
     short_of_descriptors: bool,
 }
 
 impl HostWatch {
-    /// The bridge has said what time it is; one that does not say has at least a certificate that is good by our clock.
+    /// The bridge has sent its time. An older bridge does not, but its certificate is valid by this node's clock.
     pub(super) fn time_told(&mut self, cx: &Context, now_ms: Option<u64>) {
         let told = now_ms.and_then(|ms| i64::try_from(ms).ok()).and_then(|ms| Timestamp::from_millisecond(ms).ok());
         self.true_time = Some((told.unwrap_or_else(|| cx.wall()), cx.mono()));
     }
 
-    /// Remembers the time every now and then, as the bridge has told it and a timer has counted it on. What the own clock
-    /// says counts for nothing: ten years ahead at boot, it would make every certificate look expired from then on.
+    /// Stores the time now and then: the bridge's time, advanced by a timer. The node's own clock is not used: ten
+    /// years ahead at boot, it would make every certificate look expired from then on.
     pub(super) fn mark_time(&mut self, cx: &mut Context, now: Mono) -> Result<(), StoreError> {
         let Some((told, at)) = self.true_time else { return Ok(()) };
         if self.time_mark.is_some_and(|due| now < due) {

@@ -1,5 +1,5 @@
-//! What is looked at every ten seconds (the kubelet's node status period), and in which order: what waits is told or
-//! dropped, the host is measured, what it is short of is freed, and the Node object follows.
+//! Periodic work every ten seconds (the kubelet's node status period), in this order: waiting reports are sent or
+//! dropped, the host is measured, scarce resources are freed, and the Node object is updated.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ impl Node {
         if !first.is_of_disk() {
             self.eviction.evict_for(&mut self.cx, &self.launch.base.cgroups, first, None);
         } else if !self.image_gc.all(&mut self.cx, &mut self.pulls, now)? {
-            // No image is left to remove: a walk tells who holds how much, and `walked` goes on.
+            // No image is left to remove. A walk measures the usage of pods, and `walked` continues.
             self.ephemeral_storage.walk_all_pods(&self.cx);
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Tells when the node has come to rest, to give memory back: what starting and ending pods touched is not needed by one that
-//! only keeps its link. Knows nothing of what the work was.
+//! Detects that the node is idle, to release memory: an idle node does not need the memory of starting and ending pods.
+//! Does not know that work.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Idle {
         self.trim_at.take_if(|at| *at <= now).is_some()
     }
 
-    /// Whether the last work was [`REST`] ago or longer, and [`Idle::rested`] has told so.
+    /// Whether the last work was at least [`REST`] ago, and [`Idle::rested`] has returned that.
     pub(super) const fn is_rest(&self) -> bool {
         self.trim_at.is_none()
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rest_is_told_once_and_after_the_last_work() {
+    fn idle_is_detected_once_after_the_last_work() {
         let mut idle = Idle::default();
         assert!(!idle.rested(Mono(0)));
         idle.disturb(Mono(1_000));

@@ -107,7 +107,7 @@ impl ImageGc {
         if self.next_all.is_some_and(|next| now < next) {
             return Ok(false);
         }
-        // It takes more with each second; what it has so far is kept for the next try.
+        // Its disk use grows each second; the downloaded part is kept for the next attempt.
         pulls.stop(cx, "the node is short of disk; the pull goes on when it is not");
         self.collect(cx, u64::MAX)?;
         if !self.running {
@@ -120,7 +120,7 @@ impl ImageGc {
         Ok(self.running)
     }
 
-    /// Removes what an interrupted collection or pull left, if no image is left to remove.
+    /// Removes remains of an interrupted collection or pull, if no image can be removed.
     fn collect_leftovers(&mut self, cx: &Context) -> Result<(), StoreError> {
         let layers = Layers::new(&cx.paths);
         if cx.recovery.is_under_way() || !gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {

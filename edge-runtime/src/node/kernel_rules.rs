@@ -59,7 +59,7 @@ impl Node {
         self.cx.background(async move { News::OthersPassed(firewall::forward::pass(&nft, &settings).await) });
     }
 
-    /// What of other people's firewalls is in the way of pods.
+    /// Returns the chains of other firewalls that block pods.
     ///
     /// # Errors
     /// The store cannot be written.

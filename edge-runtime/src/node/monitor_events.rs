@@ -1,4 +1,4 @@
-//! What the monitor said about containers, turned into news for their pods.
+//! Converts the monitor's events of containers into news for their pods.
 
 use jiff::Timestamp;
 
@@ -23,7 +23,7 @@ impl Node {
         Ok(())
     }
 
-    /// The containers go on; the node says so.
+    /// The containers continue; the node reports it.
     fn log_trouble(&mut self, reason: Option<String>) {
         match &reason {
             Some(reason) => log::error!("logs cannot be written: {}", brief(reason)),
@@ -106,7 +106,7 @@ impl Node {
         }
     }
 
-    /// After the start of this process or the death of the monitor: what runs is matched with what is recorded.
+    /// After the start of this process or the death of the monitor: compares running containers with the records.
     fn resume(&mut self, containers: Vec<ContainerState>) -> Result<(), StoreError> {
         self.cx.resumed = true;
         let running = containers.iter().filter(|one| matches!(one.phase, Phase::Running { .. })).count();
@@ -116,7 +116,7 @@ impl Node {
         self.match_with(own, uids)
     }
 
-    /// What runs is matched with what is recorded of these pods.
+    /// Compares running containers with the records of these pods.
     pub(super) fn match_with(&mut self, containers: Vec<ContainerState>, uids: Vec<String>) -> Result<(), StoreError> {
         let mut live = std::collections::BTreeMap::new();
         // No pod may act on its news before it knows what runs: the next attempt that an exit makes it start is not
@@ -134,7 +134,7 @@ impl Node {
                         self.containers.signal(&self.cx, &container.id, nix::sys::signal::Signal::SIGKILL as i32);
                     }
                 }
-                // Its outcome will be told.
+                // Its result will be reported.
                 Phase::Starting => drop(live.insert(container.id, 0)),
                 Phase::Exited(exit) => {
                     self.tell_exit(&exit);
@@ -149,12 +149,12 @@ impl Node {
             let Some(entry) = self.cx.pods.get(&uid) else { continue };
             let sandbox_exists = self.launch.sandboxes.exists(&entry.pod);
             let ids = entry.record.containers.values().filter_map(|container| container.state.live_id());
-            // What no monitor knows of counts as ended, so that it must not go on beside its successor.
+            // A container that no monitor knows counts as ended. It must not run beside its successor.
             let lost = ids.clone().filter(|id| !live.contains_key(*id));
             lost.for_each(|id| self.launch.sandboxes.teardown.kill_container(&entry.pod, &uid, id));
             let own = ids.filter_map(|id| Some((id.to_owned(), *live.get(id)?))).collect();
             self.cx.tell(&uid, PodEvent::Resumed { live: own, sandbox_exists });
-            // What was committed just before the last daemon died has not reached the pod's files yet.
+            // Changes committed just before the last daemon died have not reached the pod's files yet.
             self.refresh_volumes(&uid);
         }
         for exit in exits {

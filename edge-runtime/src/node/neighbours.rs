@@ -1,5 +1,5 @@
-//! Nodes of this LAN to whose pods this node has routes, and the subnets that the cluster has given its own pods. What is
-//! decided is in [`crate::net::site`].
+//! Nodes of this LAN to whose pods this node has routes, and the assigned subnets of its own pods. [`crate::net::site`]
+//! decides.
 
 pub(super) mod state;
 
@@ -9,8 +9,8 @@ use crate::net::site::{Plan, SiteView, plan, routes};
 use crate::store::StoreError;
 
 impl Node {
-    /// Has routes, rules and Services follow what is known of the neighbours and of this node's links. Also what others have
-    /// taken away comes back: the kernel forgets the routes of a link that goes down.
+    /// Updates routes, rules and Services from the neighbours and this node's links. Also restores lost routes: the
+    /// kernel deletes those of a link that goes down.
     pub(super) fn follow_neighbours(&mut self) -> Result<(), StoreError> {
         if !self.neighbours.enabled {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The Node object: read when something may have changed, told when it has.
+//! The Node object: built when something may have changed, reported when it has.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::sys::board::{Sensors, clock_synchronized};
 use crate::sys::from_json::from_json;
 use crate::sys::host::disk_space;
 
-/// The object is told again after this long although nothing changed. The kubelet does so every five minutes; here
-/// the Lease carries liveness, and 2.3 KB each time would be a third of the link's idle budget.
+/// The unchanged object is reported again after this time. The kubelet does so every five minutes; here the Lease shows
+/// liveness, and 2.3 KB each time would be a third of the link's idle budget.
 const REPEAT: Duration = Duration::from_secs(1800);
 
-/// What of the host the object shows that the configuration does not say.
+/// Facts of the host in the object, beside the configuration.
 pub(super) struct Host<'a> {
     pub(super) launch: &'a Launch,
     pub(super) pressure: Pressure,
@@ -29,7 +29,7 @@ pub(super) struct Host<'a> {
     pub(super) services_elsewhere: Option<&'a str>,
 }
 
-/// What was told last, and when it is told again.
+/// The last report, and when it is repeated.
 #[derive(Default)]
 pub(super) struct NodeStatus {
     repeat: Option<Mono>,
@@ -51,7 +51,7 @@ impl NodeStatus {
         Self { runtime_version, conditions, sensors, ..Self::default() }
     }
 
-    /// The bridge may have forgotten this node: the object is told again, changed or not.
+    /// The bridge may have lost this node: reports the object again, even if unchanged.
     pub(super) fn force(&mut self) {
         self.repeat = None;
     }
@@ -73,7 +73,7 @@ impl NodeStatus {
         }
     }
 
-    /// What the Node object says last: each condition and whether it is True.
+    /// Last reported conditions, and whether each is True.
     pub(super) fn conditions(&self) -> impl Iterator<Item = (&str, bool)> {
         self.conditions.iter().map(|one| (one.type_.as_str(), one.status == "True"))
     }
@@ -93,7 +93,7 @@ impl NodeStatus {
         Ok(())
     }
 
-    /// A change is remembered, and told as the kubelet tells it.
+    /// Stores changed conditions, and reports them like the kubelet.
     fn tell_conditions(&mut self, cx: &mut Context, object: &NodeObject) -> Result<(), StoreError> {
         let mut all = object.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         all.iter_mut().for_each(|condition| condition.last_heartbeat_time = None);

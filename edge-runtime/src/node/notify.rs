@@ -1,5 +1,5 @@
-//! Tells a supervisor that the daemon is up and that its loop goes round (sd_notify(3)): one datagram each. Without
-//! one in the environment it does nothing.
+//! Tells a supervisor that the daemon is ready and that its loop runs (sd_notify(3)): one datagram each. Does nothing
+//! without a supervisor in the environment.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +43,7 @@ impl Notify {
         self.send("READY=1");
     }
 
-    /// The loop goes round. Gives when it has to be said again at the latest.
+    /// Called in each turn of the loop. Returns the latest time of the next call.
     pub(super) fn alive(&mut self, now: Mono) -> Option<Mono> {
         let every = self.every.filter(|_| self.to.is_some())?;
         if self.next.is_none_or(|next| next <= now) {

@@ -25,7 +25,7 @@ pub(super) struct Outgoing {
     connected: bool,
     urgent: BTreeMap<u64, Report>,
     events: BTreeMap<u64, Report>,
-    /// When the first of them came, and when the last did.
+    /// Arrival of the first and of the last of them.
     events_came: Option<(Mono, Mono)>,
     /// When waiting events were looked through last.
     expired: Option<Mono>,
@@ -87,8 +87,8 @@ impl Outgoing {
         Some(last.after(EVENT_DELAY).min(first.after(EVENT_DELAY_MAX)))
     }
 
-    /// Hands the link what it takes of the rows that may leave. Returns the time to come again, if something waits for time
-    /// only.
+    /// Passes rows that may leave to the link, as many as it accepts. Returns when to call again, if rows wait for a
+    /// time.
     pub(super) fn flush(
         &mut self,
         may_leave: impl Fn(u64) -> bool,
@@ -107,14 +107,14 @@ impl Outgoing {
                 if self.events.is_empty() {
                     self.events_came = None;
                 }
-                // What is left waits for acknowledgements or for a sync, not for time.
+                // The remaining rows wait for acknowledgements or for a sync, not for a time.
                 None
             }
         }
     }
 }
 
-/// Sends the rows that may leave, oldest first. Returns false when `send` took no more.
+/// Sends the rows that may leave, oldest first. Returns false when `send` refused one.
 fn drain(
     queue: &mut BTreeMap<u64, Report>,
     may_leave: &impl Fn(u64) -> bool,

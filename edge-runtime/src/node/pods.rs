@@ -1,5 +1,5 @@
-//! The pods of this node in memory: manifest, record and what was last told about each.
-//! Owns bookkeeping only; what happens to a pod is decided in [`crate::pod`].
+//! The pods of this node in memory: manifest, record and last report of each. Bookkeeping only; [`crate::pod`] decides
+//! about pods.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -15,9 +15,9 @@ use crate::pod::refusal::Refusal;
 use crate::pod::step::EventDraft;
 use crate::pod::{notice, transition};
 
-/// A status that is about to be overtaken (a start is under way) may wait this long to be told.
+/// Maximum delay of a status that is about to change again, because a start is running.
 const HOLD: Duration = Duration::from_millis(250);
-/// The same for the first status of a pod, which says no more than the API shows by itself: `Pending`.
+/// The same for the first status of a pod, which only repeats what the API shows already: `Pending`.
 const FIRST_HOLD: Duration = Duration::from_secs(1);
 
 /// One pod.
@@ -33,15 +33,15 @@ pub(super) struct Entry {
     pub(super) notes: Vec<EventDraft>,
     /// Status as last put into the outbox.
     pub(super) reported: Value,
-    /// A status that differs from `reported` is held back, to be told together with what is about to happen.
+    /// A status that differs from `reported` is held, to be reported together with imminent changes.
     pub(super) held: Hold,
-    /// [`PodRecord::ends`] of the status told last.
+    /// [`PodRecord::ends`] of the last reported status.
     pub(super) told_ends: u64,
     /// When to reconcile again although nothing happened.
     pub(super) wake: Option<Mono>,
     /// Uid of a static pod's mirror in the API, once the bridge sent it.
     pub(super) mirror_uid: Option<String>,
-    /// Generation of the resize whose failure was told in an event; its retries are not told again.
+    /// Generation of the resize whose failure was reported in an event; retries do not repeat it.
     pub(super) resize_error_of: Option<i64>,
 }
 
@@ -199,7 +199,7 @@ impl Pods {
         !self.dirty.is_empty()
     }
 
-    /// Marks pods whose time has come; gives the next time one will.
+    /// Marks pods whose time has passed; returns the next time.
     pub(super) fn wake_due(&mut self, now: Mono) -> Option<Mono> {
         let mut next: Option<Mono> = None;
         for (uid, entry) in &mut self.entries {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_start_is_told_in_one_status() {
+    fn quick_start_is_reported_in_one_status() {
         use crate::pod::record::{ContainerKind, ContainerRecord};
         let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
         let record = PodRecord::new("a", "ns", "a", PodSource::Api, &now);
@@ -278,8 +278,8 @@ mod tests {
         assert!(entry.tells(&Value::from(1), &preparing, true, Mono(0)), "its end waits for nothing");
     }
 
-    /// A burst of pods on a slow node: what happens to those that start must not hold up the first turn, and with it
-    /// the first status, of the others.
+    /// A burst of pods on a slow node: work for starting pods must not delay the first turn, and with it the first
+    /// status, of the others.
     #[test]
     fn every_pod_gets_its_turn() {
         let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
@@ -292,7 +292,7 @@ mod tests {
         while seen.len() < 4 {
             let uid = pods.next_dirty().expect("somebody waits");
             seen.push(uid);
-            // There is always news of the first two.
+            // The first two always have news.
             pods.touch("a");
             pods.touch("b");
         }

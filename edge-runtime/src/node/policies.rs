@@ -1,4 +1,4 @@
-//! When the kernel is told of NetworkPolicies, and the pods that wait for it. Whom they are for is in [`state`].
+//! When NetworkPolicies are written to the kernel, and the pods that wait for that. [`state`] has the selected pods.
 
 pub(super) mod done;
 pub(super) mod state;
@@ -32,7 +32,7 @@ impl Node {
         if ips.is_empty() {
             return self.let_in(pods, &result);
         }
-        // What stands goes on, but not to who has the address next.
+        // Otherwise established flows would continue to the next pod with the address.
         self.cx.background(async move {
             let forgotten = conntrack::forget_udp_where(|flow| ips.contains(&flow.answered_by.ip())).await;
             if let Err(error) = forgotten {

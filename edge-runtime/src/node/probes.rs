@@ -32,7 +32,7 @@ impl Probes {
             let Some(record) = entry.record.containers.get(&container.name) else { continue };
             let (id, started, ending) = match &record.state {
                 ContainerState::Running { id, since, .. } => (id, *since, false),
-                // As the kubelet: readiness goes on to the end, the others would only disturb it.
+                // As in the kubelet: readiness probes run until the end, the others would only disturb it.
                 ContainerState::Stopping { id, started_at: Some(_), .. }
                     if container.startup_probe.is_none() || record.probes.startup == Some(true) =>
                 {

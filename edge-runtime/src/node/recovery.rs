@@ -1,7 +1,7 @@
 //! Pods about which the store may lack information, until it has recovered: a damaged store was filled from its
-//! remains, or the row of a pod does not parse. Their containers run on, unmanaged, until a complete list of the cloud
-//! (for a node without one, its manifests) says which pods exist. Only then unknown ones are stopped, and their remains
-//! are removed.
+//! remains, or the row of a pod does not parse. Their containers continue, unmanaged, until a complete list of the
+//! cloud (for a node without a cloud, its manifests) says which pods exist. Only then unknown ones are stopped, and
+//! their remains are removed.
 
 pub(super) mod state;
 
@@ -19,7 +19,7 @@ use crate::store::{Fact, StoreError};
 use crate::sys::gather::Gather;
 use sampan_monitor::protocol::{ContainerState, Phase};
 
-/// Attempts of a container among which one that runs unattended is looked for. Its number was on the damaged page.
+/// Number of attempts to search for a running unmanaged container. Its number was on the damaged page.
 const ATTEMPTS: u32 = 1024;
 
 impl Node {
@@ -35,7 +35,7 @@ impl Node {
             log::error!("{text}");
             self.cx.node_event(true, "PodRecordDamaged", &text)?;
         }
-        // The next connection lists, and does not go on where the last one ended.
+        // The next connection lists instead of resuming.
         self.cx.store.write(|writer| {
             writer.clear_fact(Fact::Stream)?;
             writer.clear_fact(Fact::LastSequence)
@@ -54,7 +54,7 @@ impl Node {
         true
     }
 
-    /// What is recorded of a pod whose object could not be read, now that it has come.
+    /// Returns the record of a pod whose object could not be read, now that the object has arrived.
     pub(super) fn lost_and_found(&self, uid: &str) -> Option<PodRecord> {
         if !self.cx.recovery.kept.contains_key(uid) {
             return None;
@@ -80,13 +80,14 @@ impl Node {
         self.match_with(containers, vec![uid])
     }
 
-    /// Whether something runs for a static pod that the store has lost: it is left to run, and not started beside it.
+    /// Whether a process runs for a static pod that the store has lost: it continues, and no second one is started.
     pub(super) fn runs_unattended(&self, uid: &str) -> bool {
         self.cx.recovery.is_under_way() && self.cx.link.is_some() && self.launch.sandboxes.teardown.has_cgroup_of(uid)
     }
 
-    /// A pod is started of which nothing is recorded: what still runs of it ends first, and its containers begin with an
-    /// attempt whose id the monitor does not know: one that it has is refused, and would be deleted as a stranger's.
+    /// Prepares the start of a pod without a record. Its running containers end first. Its new containers begin with an
+    /// attempt whose id the monitor does not know: a known id is refused, and would be deleted like an unknown
+    /// container.
     pub(super) fn end_unattended(&mut self, pod: &Pod, record: &mut PodRecord) {
         if self.cx.recovery.is_under_way() {
             self.launch.sandboxes.teardown.kill_unknown(&record.uid);

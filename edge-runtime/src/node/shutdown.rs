@@ -1,5 +1,5 @@
-//! The machine shuts down: pods stop in order of their priority within a budget, and the node says so. `edge-runtime
-//! shutdown` asks for it (K8s pkg/kubelet/nodeshutdown, which asks logind instead).
+//! Shutdown of the machine: pods stop in order of their priority within a budget, and the node reports it.
+//! `edge-runtime shutdown` requests it (K8s pkg/kubelet/nodeshutdown, which uses logind instead).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -28,9 +28,9 @@ const FAREWELL: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct Shutdown {
     under_way: bool,
-    /// Pods' records stay as they are, so that the next boot goes on with them.
+    /// Pods' records stay unchanged, so that the next boot continues them.
     frozen: bool,
-    /// Uids of pods and what they get, those to stop first in front.
+    /// Uids of pods and their grace period; those to stop first are in front.
     groups: VecDeque<(Vec<String>, Duration)>,
     /// The first group has until then; then SIGKILL, once.
     deadline: Option<Mono>,
@@ -49,14 +49,14 @@ impl Shutdown {
         self.frozen
     }
 
-    /// An exit that is not news for the pod: it goes on at the next boot.
+    /// An exit that the pod ignores, because it continues at the next boot.
     pub(super) fn ended(&mut self, id: &str) {
         self.ended.insert(id.to_owned());
     }
 }
 
 impl Node {
-    /// SIGTERM. Whether the node goes on for a while to stop its pods.
+    /// Handles SIGTERM. Returns whether the node continues for a while to stop its pods.
     pub(super) fn stop_asked(&mut self) -> Result<bool, StoreError> {
         // The second signal means it.
         if self.shutdown.under_way || !self.cx.paths.run().join(MARK).exists() {
@@ -89,7 +89,7 @@ impl Node {
             let Some((uids, _)) = self.shutdown.groups.front() else { return Ok(()) };
             let live: Vec<(String, String, String)> = uids.iter().flat_map(|uid| self.live(uid)).collect();
             let deadline = self.shutdown.deadline.unwrap_or(now);
-            // A pod that is to fail is gone when it has been taken down: only then its end can be told.
+            // A failing pod has ended after its teardown: only then its end can be reported.
             let failing = |uid: &String| {
                 let entry = self.cx.pods.get(uid).filter(|_| !self.shutdown.frozen);
                 entry.is_some_and(|entry| entry.record.sandbox.state != SandboxState::Gone)
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// What is left to say is said while there is a link; the rest waits in the store.
+    /// Sends pending reports while there is a link; the others wait in the store.
     pub(super) async fn leave(&mut self) -> Result<(), StoreError> {
         self.housekeeping()?;
         self.cx.delete_acknowledged()?;

@@ -44,7 +44,7 @@ pub(super) enum News {
     RulesReplaced(Result<(), String>),
     /// A program, perhaps this node, has changed rules of the kernel.
     RulesChanged,
-    /// What of other people's firewalls is in the way of pods.
+    /// Chains of other firewalls that block pods.
     OthersPassed(Vec<crate::net::firewall::others::Blocking>),
     /// The kernel has applied the NetworkPolicies, or refused them.
     PoliciesApplied(super::policies::done::Done),
@@ -52,7 +52,7 @@ pub(super) enum News {
     ServicesApplied(super::services::done::Done),
     /// The kernel has forgotten flows of datagrams that led to Services.
     FlowsForgotten,
-    /// The same for pods that waited for their host ports, or for policies, and what those are told.
+    /// The same for pods that wait for their host ports, or for policies; with the result for them.
     PortsForgotten {
         uid: String,
         result: Result<(), String>,
@@ -63,9 +63,9 @@ pub(super) enum News {
     },
     /// A pod asks for a name of a namespace of which the helper knows nothing.
     NamespaceAsked(String),
-    /// The helper for devices came, went, or has said something.
+    /// Event of the device helper.
     Devices(crate::devices::client::Heard),
-    /// The helper for a fleet job has said something, or has ended.
+    /// Event of the helper for a fleet job.
     Order(super::orders::heard::Heard),
     /// systemd has given containers of a pod other values, or could not: an answer for each.
     Resized {
@@ -138,7 +138,8 @@ pub(super) fn channels() -> (Senders, Sources) {
 }
 
 impl Sources {
-    /// What is there already. The monitor first: its news is about what runs, the link's about what should.
+    /// Returns queued news. Those of the monitor come first: they are about running containers, those of the link about
+    /// wanted ones.
     pub(super) fn try_next(&self) -> Option<News> {
         self.monitor
             .try_recv()

@@ -3,8 +3,8 @@
 //! compares its statuses with the API's every ten seconds (K8s pkg/kubelet/status, `needsReconcile`); here the bridge
 //! sends no statuses to the node.
 //!
-//! A refused status is sent again, too. The API may accept in an hour what it refuses now (a policy, too many
-//! requests), and a pod whose status does not change would otherwise never be reported.
+//! A refused status is sent again, too. The API may accept later what it refuses now (a policy, too many requests), and
+//! the status of an unchanged pod would otherwise never be reported.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::sys::random::random;
 /// Whatever a bridge says.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// From the first refusal of a pod's status until it is told again; twice as long each time, up to [`LONGEST`].
+/// Delay from the first refusal of a pod's status to the next attempt; doubled each time, up to [`LONGEST`].
 const REFUSED: Duration = Duration::from_mins(5);
 
 /// When to tell all statuses again.
@@ -29,7 +29,7 @@ pub(super) struct StatusResync {
     /// The bridge knows how many nodes there are to share the time with.
     within: Option<Duration>,
     due: Option<Mono>,
-    /// Uids of pods that were told of before the list: the others are told to the API that sent it.
+    /// Uids of pods that were reported before the list: the others are reported to the API that sent it.
     pods: Vec<String>,
     /// Refused statuses, by uid of pods of this node.
     refused: BTreeMap<String, Refused>,
@@ -38,7 +38,7 @@ pub(super) struct StatusResync {
 #[derive(Debug)]
 struct Refused {
     pause: Duration,
-    /// `None` once it is told again, until the bridge has answered.
+    /// `None` after the repeated report, until the bridge has answered.
     due: Option<Mono>,
 }
 
@@ -48,7 +48,7 @@ impl StatusResync {
         self.within = within_ms.map(|ms| Duration::from_millis(ms).min(LONGEST));
     }
 
-    /// A list was complete, and these pods have been told of. `random` is any number.
+    /// A list was complete, and these pods have been reported. `random` is any number.
     fn listed(&mut self, pods: Vec<String>, now: Mono, random: u32) {
         let share = f64::from(random) / f64::from(u32::MAX);
         self.due = self.within.filter(|_| !pods.is_empty()).map(|within| now.after(within.mul_f64(share)));
@@ -66,7 +66,7 @@ impl StatusResync {
         self.refused.insert(uid.to_owned(), Refused { pause, due: Some(now.after(pause)) });
     }
 
-    /// The bridge has taken this pod's status, or the pod is no more.
+    /// The bridge has accepted this pod's status, or the pod is gone.
     pub(super) fn forget(&mut self, uid: &str) {
         self.refused.remove(uid);
     }
@@ -107,7 +107,7 @@ impl StatusResync {
         Ok(())
     }
 
-    /// Has the statuses told again whose time has come.
+    /// Repeats the statuses that are due.
     pub(super) fn tell_due(&mut self, pods: &mut Pods, now: Mono) {
         for uid in self.due(now) {
             if let Some(entry) = pods.get_mut(&uid) {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_is_told_once_within_the_time_that_the_bridge_gives() {
+    fn all_statuses_are_repeated_once_within_the_given_time() {
         let pods = || vec!["a".to_owned(), "b".to_owned()];
         let mut resync = StatusResync::default();
         resync.listed(pods(), Mono(1_000), 0);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pod_has_its_own_pause_until_its_status_is_taken_or_it_is_gone() {
+    fn refused_status_of_each_pod_backs_off() {
         let mut resync = StatusResync::default();
         resync.welcomed(Some(0));
         resync.listed(vec!["z".to_owned()], Mono(0), 0);

@@ -16,7 +16,7 @@ use crate::pod::token::{self, Held, Wanted};
 use crate::store::StoreError;
 use crate::sys::random::random;
 
-/// A new pod waits this long for its first tokens before its volumes are made without them, which fails and is told.
+/// Maximum wait of a new pod for its first tokens. After it the set-up of its volumes fails and is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause after a refusal, doubled with each up to the second figure.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(300));
@@ -289,7 +289,7 @@ mod tests {
             assert!(!slot.is_due(&at(wall, 47)), "{wall}: it has come to this process");
             assert!(slot.is_due(&at(wall, 48)), "{wall}");
         }
-        // One that the store had: by the bridge's clock.
+        // A token from the store, by the bridge's clock.
         let mut tokens = Tokens::default();
         tokens.slots.insert(key.clone(), Slot { held: Some(held), ..Slot::default() });
         let ms = |text: &str| u64::try_from(time(text).as_millisecond()).ok();

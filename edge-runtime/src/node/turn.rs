@@ -21,7 +21,7 @@ use crate::pod::status;
 use crate::pod::step::{EventDraft, Step};
 use crate::store::StoreError;
 
-/// More rounds than any pod needs before it has to wait for something: a guard against a loop of decisions.
+/// More rounds than any pod needs before it must wait: a guard against an endless loop of decisions.
 const MAX_ROUNDS: usize = 64;
 
 impl Node {
@@ -117,7 +117,7 @@ impl Node {
         Ok(Some(plan.steps.into()))
     }
 
-    /// The reports say that something has ended which no report has said before.
+    /// Whether the reports contain an end that no earlier report has.
     fn tells_of_an_end(&mut self, uid: &str, record: &PodRecord, reports: &[Report]) -> bool {
         let Some(entry) = self.cx.pods.get_mut(uid) else { return false };
         let mut tells = false;
@@ -133,7 +133,7 @@ impl Node {
         tells
     }
 
-    /// What this turn has to tell the cloud: status if it changed, events, the end.
+    /// Reports of this turn for the cloud: status if it changed, events, the end.
     fn reports(&mut self, uid: &str, record: &PodRecord, status: Value, steps: &[Step], now: &Now) -> Vec<Report> {
         let mut reports = Vec::new();
         let Some(entry) = self.cx.pods.get_mut(uid) else { return reports };
@@ -155,7 +155,7 @@ impl Node {
         let Some(entry) = self.cx.pods.get_mut(uid) else { return reports };
         let gone = steps.contains(&Step::ReportGone);
         let is_static = record.source == PodSource::Static;
-        // A mirror is there until nothing of its pod runs: deleting it sooner would say so too soon.
+        // A mirror exists while a process of its pod runs: deleting it earlier would report the end too early.
         let mirror_gone = (is_static && steps.contains(&Step::Forget)).then(|| {
             let (namespace, name) = (record.namespace.clone(), record.name.clone());
             Report::MirrorGone { namespace, name, static_uid: record.uid.clone() }

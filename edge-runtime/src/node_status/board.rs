@@ -11,14 +11,14 @@ pub struct Board {
     /// Memory limits can be enforced.
     pub memory_controller: bool,
     pub clock_synchronized: Option<bool>,
-    /// What is wrong with the medium, if something is.
+    /// Problem of the medium, if any.
     pub storage_trouble: Option<String>,
     pub under_voltage: Option<bool>,
     pub hot: Option<bool>,
     /// Another program that serves Services; empty if it has gone. `None` if there never was one, and then no
     /// condition.
     pub services_elsewhere: Option<String>,
-    /// How the last change of the programs or the configuration went: what it was, and why it did not stay. `None` without one.
+    /// Last change of the programs or the configuration, and why it was rolled back. `None` without one.
     pub upgrade: Option<Upgrade>,
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_memory_controller_names_its_cure() {
+    fn missing_memory_controller_is_reported_with_a_fix() {
         let all = Board::default().conditions();
         let one = all.iter().find(|one| one.type_ == "CgroupMemory").unwrap();
         assert_eq!(one.status, "False");

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::board::Board;
 
-/// What the eviction signals say.
+/// Active eviction signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
     pub memory: bool,
@@ -23,7 +23,8 @@ pub enum ReadyState {
     NotReady(String),
 }
 
-/// All conditions; `last` are those of the previous report, whose transition times stay while the status does.
+/// Returns all conditions. `last` are those of the previous report; a condition with an unchanged status keeps its
+/// transition time.
 pub fn conditions(
     ready: &ReadyState,
     pressure: Pressure,
@@ -33,7 +34,7 @@ pub fn conditions(
 ) -> Vec<NodeCondition> {
     let mut all = of_pressure(pressure);
     all.extend(board.conditions());
-    // Last, as a kubelet has it.
+    // The last one, as in a kubelet.
     all.push(match ready {
         ReadyState::Ready => condition("Ready", true, "KubeletReady", "kubelet is posting ready status"),
         ReadyState::NotReady(message) => condition("Ready", false, "KubeletNotReady", message),
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_in_the_kubelets_words() {
+    fn changes_have_the_kubelets_messages() {
         let first = conditions(&ReadyState::Ready, Pressure::default(), &board(), &[], at(10));
         let reasons = |old: &[NodeCondition], new: &[NodeCondition]| {
             let all = news(old, new, "edge").into_iter();

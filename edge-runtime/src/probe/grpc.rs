@@ -43,7 +43,7 @@ const CODES: [&str; 17] = [
     "Unauthenticated",
 ];
 
-/// What the server said.
+/// Answer of the server.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answer {
     http_status: String,

@@ -42,7 +42,7 @@ impl Request {
         authority(&self.host, self.address.port())
     }
 
-    /// What went wrong with it, as Go's client words it.
+    /// Formats a failure of the URL like Go's client.
     pub(super) fn error(&self, what: &str) -> String {
         format!("Get \"{}\": {what}", self.url())
     }
@@ -195,7 +195,7 @@ pub(super) async fn fetch(mut request: Request, tls: &Arc<ClientConfig>) -> Resu
 pub(super) struct Response {
     pub(super) status: u16,
     location: Option<String>,
-    /// At most [`MAX_BODY`] bytes of the body.
+    /// First [`MAX_BODY`] bytes of the body.
     body: Vec<u8>,
 }
 

@@ -1,5 +1,5 @@
-//! Probes of running containers: when to run each, running it, and what a run of results means. And lifecycle
-//! hooks, which are made of the same things.
+//! Probes of running containers: when to run each, how to run it, and the meaning of its results. And lifecycle hooks,
+//! which have the same parts.
 //!
 //! [`worker`] is the pure part; `run` makes one probe with `http`, `tcp` or the exec function given from outside;
 //! [`Supervisor`] keeps one task per container on the local executor and tells the loop only changes. Knows nothing

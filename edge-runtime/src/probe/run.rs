@@ -27,7 +27,7 @@ pub(super) struct Means {
     pub(super) tls: Arc<ClientConfig>,
 }
 
-/// What is probed.
+/// Target of a probe.
 pub(super) struct Subject<'a> {
     pub(super) id: &'a str,
     pub(super) container: &'a str,
@@ -167,7 +167,7 @@ async fn lookup(host: &str, address: SocketAddr) -> Result<SocketAddr, String> {
     found.first().copied().ok_or_else(|| format!("dial tcp: lookup {host}: no such host"))
 }
 
-/// The port's number; a name that is left here is one that the container does not have.
+/// The port's number; a remaining name is one that the container does not have.
 fn number(port: &IntOrString, container: &str) -> Result<u16, String> {
     let number = match port {
         IntOrString::Int(number) => *number,

@@ -1,7 +1,7 @@
 //! One task per probed container attempt, on the loop's own executor.
 //!
-//! A task sleeps between probes and says nothing while nothing changes: the verdict it compares with is the one the
-//! loop remembers, refreshed by every [`Supervisor::sync`], so a verdict that got lost is told again.
+//! A task sleeps between probes and reports only changes. It compares with the verdict that the loop has stored, and
+//! every [`Supervisor::sync`] updates that, so a lost verdict is reported again.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::pod::event::ProbeKind;
 /// A failure that repeats is put into words again after this long.
 const REPEAT_EVENT: Duration = Duration::from_secs(300);
 
-/// Pause before a last verdict that the loop has not taken is told again.
+/// Pause before a verdict that the loop did not process is reported again.
 const INSIST: Duration = Duration::from_secs(5);
 
 /// What running a command in a container gives: exit code and output (cut to 10 KiB), or why it could not run.
@@ -51,7 +51,7 @@ pub struct ProbeTarget {
     pub probes: Vec<ProbeSpec>,
 }
 
-/// One probe of a container, with the verdict known from before (a restart of the daemon keeps what was ready).
+/// One probe of a container, with its earlier verdict (a restart of the daemon keeps readiness).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeSpec {
     pub kind: ProbeKind,
@@ -83,8 +83,8 @@ pub struct ProbeEvent {
     pub kind: ProbeKind,
     /// The verdict, when it changed: becomes `PodEvent::Probe`.
     pub verdict: Option<bool>,
-    /// Reason and words of a Warning event: `Unhealthy` for a failure, `ProbeWarning` for a success. What goes on with
-    /// the same words is told again only every few minutes.
+    /// Reason and message of a Warning event: `Unhealthy` for a failure, `ProbeWarning` for a success. A repeated
+    /// message is reported only every few minutes.
     pub event: Option<(&'static str, String)>,
 }
 

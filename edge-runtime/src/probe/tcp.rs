@@ -1,8 +1,8 @@
 //! The `tcpSocket` probe, and the connections of all network probes.
 //!
-//! Most peers are containers on this machine: their connection stands when `connect` returns, and their answer is
-//! there a moment later. So the reactor, which costs a dozen system calls and a wake-up of its thread for each wait,
-//! is asked only when there is something to wait for.
+//! Most peers are containers on this machine: they are connected when `connect` returns, and answer a moment later. So
+//! this uses the reactor, which costs a dozen system calls and a wake-up of its thread for each wait, only when it must
+//! wait.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

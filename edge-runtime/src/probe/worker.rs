@@ -48,11 +48,11 @@ impl Settings {
     }
 }
 
-/// What one probe said.
+/// Result of one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Success,
-    /// A success with something to say about it.
+    /// A success with a warning.
     Warning(String),
     /// Failed, with the text for the event.
     Failure(String),

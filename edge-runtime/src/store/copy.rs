@@ -1,6 +1,6 @@
-//! A second copy of the store, for the day when the first is damaged, and one from before a migration, for the program
-//! of the version before: made whole or not at all.
-//! A copy of the past is safe: the next list of the cloud brings what has changed since.
+//! A second copy of the store, in case the first is damaged, and one from before a migration, for the earlier program
+//! version. Each is made completely or not at all. An old copy is safe: the next list of the cloud has all later
+//! changes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub(super) fn keep_before_migration(db: &Connection, store: &Path, version: usiz
 pub(super) fn go_back(store: &Path) -> Result<Option<PathBuf>, StoreError> {
     let copies = schema::known().rev().map(|version| before_migration(store, version));
     let Some(copy) = copies.into_iter().find(|copy| copy.exists()) else { return Ok(None) };
-    // It stays, for the next roll-back: a program of that version migrates what takes its place.
+    // The copy stays for the next rollback: a program of that version migrates its replacement.
     let io = |source| StoreError::Io { path: copy.clone(), source };
     let ready = beside(store, ".salvaged");
     let part = beside(store, ".salvaging");

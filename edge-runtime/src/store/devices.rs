@@ -1,4 +1,4 @@
-//! What the helper for devices wants to be remembered of each device, by the Device's uid; the text is the helper's own.
+//! State of the device helper for each device, by the Device's uid; only the helper knows the text.
 
 use super::{Store, StoreError, Writer};
 

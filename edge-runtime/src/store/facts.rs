@@ -17,7 +17,7 @@ pub enum Fact {
     BootId,
     /// The node's conditions as last reported, as JSON: their times outlive a restart.
     Conditions,
-    /// Events dropped from the outbox that no summary has told of yet.
+    /// Events dropped from the outbox that no summary has reported yet.
     Dropped,
     /// Why rows may be missing, until a complete list of the cloud has said what there is: the store was damaged.
     Incomplete,
@@ -57,7 +57,7 @@ impl Fact {
 }
 
 impl Store {
-    /// Whether rows may be missing ([`Fact::Incomplete`]): what is not in here may be wanted all the same.
+    /// Whether rows may be missing ([`Fact::Incomplete`]): then an object that is not here may still be wanted.
     ///
     /// # Errors
     /// SQLite fails.

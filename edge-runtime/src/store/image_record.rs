@@ -1,11 +1,12 @@
-//! Record of an image. Owns the shape, knows neither SQL nor registries.
+//! Record of an image. Owns its shape; does not know SQL or registries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// By repository (`docker.io/library/busybox`): keys of the logins it was pulled with; no key: everyone may use it, it
-/// was pulled without a login or with one of the node. No repository at all: everyone, the image was brought by hand.
+/// Keys of the logins it was pulled with, by repository (`docker.io/library/busybox`). No key: all pods may use it,
+/// because it was pulled without a login or with one of the node. No repository: all pods, because the image was
+/// imported.
 pub type Access = BTreeMap<String, BTreeSet<String>>;
 
 /// One image whose layers are all unpacked and durable below `Paths::layers`.
@@ -34,7 +35,7 @@ impl ImageRecord {
     }
 }
 
-/// What a container takes from its image (OCI image-spec, `config` of the image configuration).
+/// Image configuration that a container inherits (OCI image-spec, `config` of the image configuration).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImageConfig {
@@ -49,7 +50,7 @@ pub struct ImageConfig {
     /// Name or number, as the image wrote it: `SIGQUIT`, `3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_signal: Option<String>,
-    /// What speaks against the image on this machine; told when a container of it starts.
+    /// Problem of the image on this machine; reported when a container of it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubt: Option<String>,
     /// Folders that its layers have without entries of their own, as a layer below describes them; parents first.

@@ -7,8 +7,8 @@ use super::salvage::{self, beside, remove};
 use super::{Store, StoreError, create_private};
 
 impl Store {
-    /// A store in memory with what can be read of the one at `path`. It [is incomplete](Store::is_incomplete): what was
-    /// in memory before this process is lost.
+    /// Opens a store in memory with the readable part of the one at `path`. It [is incomplete](Store::is_incomplete):
+    /// data that an earlier process had in memory is lost.
     ///
     /// # Errors
     /// Out of memory.
@@ -68,7 +68,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("store.db");
         let log = beside(&path, "-wal");
-        // This file can be neither read nor synced.
+        // This file cannot be read or synced.
         std::os::unix::fs::symlink(&log, &log).expect("a link to itself");
         let mut memory = Store::remember(&path).expect("reads");
         memory.write(|writer| writer.set_fact(Fact::Cluster, "one")).expect("commits");

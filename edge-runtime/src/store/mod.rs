@@ -1,9 +1,9 @@
-//! What the node must remember, in one SQLite file. The only module that writes SQL; it knows rows
-//! and durability, not what a pod does with them.
+//! Durable state of the node, in one SQLite file. The only module that writes SQL; it knows rows and durability, not
+//! what a pod does with them.
 //!
-//! Two kinds of commit: *durable* (synced to the medium before it returns: what the bridge is told
-//! is safe) and *batched* (safe against the death of the process, written out by SQLite when it
-//! likes: a power cut ends every container anyway). An idle node writes nothing.
+//! Two kinds of commit. *Durable*: synced to the medium before it returns, so that reported data is safe. *Batched*:
+//! safe against the death of the process, synced later by SQLite; a power cut ends every container anyway. An idle node
+//! writes nothing.
 
 mod copy;
 mod device_messages;
@@ -101,7 +101,7 @@ impl StoreError {
         matches!(code, Some(SQLITE_IOERR_READ | SQLITE_IOERR_SHORT_READ))
     }
 
-    /// The store itself is damaged: opening it again makes one of what is left.
+    /// The store itself is damaged: opening it again salvages it.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Sqlite { source, .. } if is_corruption(source))
@@ -145,7 +145,7 @@ pub struct Quarantined {
 /// Parameters of a statement. Not generic: one function for all statements is smaller than one for each.
 type Values<'a> = &'a [&'a dyn ToSql];
 
-/// What is done in one transaction.
+/// Work of one transaction.
 type Work<'a> = &'a mut dyn FnMut(&Writer<'_>) -> Result<(), StoreError>;
 
 /// How a transaction is committed.
@@ -165,7 +165,7 @@ impl Store {
     /// migration.
     ///
     /// # Errors
-    /// The folder cannot be written, the disk is full, or a newer version made the file and there is no copy.
+    /// The folder cannot be written, the disk is full, or a newer version made the file and a copy does not exist.
     pub fn open(path: &Path) -> Result<Opened, StoreError> {
         let cut_short = salvage::finish(path)?;
         match Self::open_sound(path) {
@@ -222,7 +222,7 @@ impl Store {
             return Err(sqlite(rusqlite::Error::SqliteFailure(code, Some(sound))));
         }
         if let Some(version) = schema::outdated(&db, path)? {
-            // Without room for it the node runs on all the same, and cannot go back.
+            // Without space for it the node continues, but cannot be rolled back.
             if let Err(error) = copy::keep_before_migration(&db, path, version) {
                 log::error!("no copy from before the migration: {error}");
             }
@@ -336,8 +336,7 @@ impl Store {
         Ok(())
     }
 
-    /// Lets the file grow no more, or again: what a full disk does, for tests and simulations. Lasts until the store
-    /// is closed.
+    /// Stops the file from growing, or permits it again: simulates a full disk. Lasts until the store is closed.
     ///
     /// # Errors
     /// SQLite fails.

@@ -5,7 +5,7 @@ use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use super::{Store, StoreError, Writer};
 
 impl Store {
-    /// What is held, without bodies, for the full sync by digest.
+    /// Held objects without bodies, for the full sync by digest.
     ///
     /// # Errors
     /// SQLite fails.
@@ -18,7 +18,7 @@ impl Store {
         })
     }
 
-    /// The body of one object. Null is one that [is withheld](super::secrets::is_withheld).
+    /// The body of one object; null if it [is withheld](super::secrets::is_withheld).
     ///
     /// # Errors
     /// SQLite fails or the stored body is not JSON.

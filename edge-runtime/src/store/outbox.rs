@@ -1,6 +1,6 @@
-//! Reports the bridge has not acknowledged yet: they outlive the process and the link.
-//! Bounded in rows, in bytes and in time: when full or too old the oldest event goes, never a status; what went is
-//! counted, so that one event can say so.
+//! Reports that the bridge has not acknowledged yet: they outlive the process and the link. Limited in rows, bytes and
+//! age: beyond a limit the oldest event is dropped, never a status. Dropped events are counted, and one event reports
+//! the number.
 
 use edge_protocol::message::Report;
 
@@ -153,8 +153,8 @@ impl Writer<'_> {
         self.execute("UPDATE outbox SET seen = 0 WHERE seen IS NOT NULL", &[]).map(drop)
     }
 
-    /// Forgets unsent statuses: after a power cut the outbox may hold one that was followed by others which the bridge
-    /// has and this store has lost. Every pod with a record reports its own again.
+    /// Deletes unsent statuses: after a power cut the bridge may have newer ones that this store has lost. Every pod
+    /// with a record reports its own again.
     ///
     /// # Errors
     /// SQLite fails.

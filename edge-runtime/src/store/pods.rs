@@ -1,10 +1,10 @@
-//! What the runtime knows of each pod it runs, and the manifest it was last told to run.
+//! State of each pod at runtime, and the manifest it runs by.
 
 use super::{Store, StoreError, Writer};
 use crate::pod::record::PodRecord;
 
-/// One pod as stored. `manifest` is the Kubernetes object the pod runs by: kept beside the record so
-/// that a pod whose object is already gone can still be stopped as its manifest says.
+/// One pod as stored. `manifest` is the Kubernetes object the pod runs by: stored beside the record so that a pod whose
+/// object is already gone can still be stopped as its manifest says.
 pub struct StoredPod {
     pub record: PodRecord,
     pub manifest: serde_json::Value,
@@ -37,7 +37,7 @@ impl Store {
         Ok((good, bad))
     }
 
-    /// What is recorded of one pod; none as well if it does not parse.
+    /// Returns the record of one pod; `None` also if it does not parse.
     ///
     /// # Errors
     /// SQLite fails.

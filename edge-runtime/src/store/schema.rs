@@ -1,5 +1,5 @@
-//! Tables, as a list of migrations that only ever grows: entry N takes the schema from version N to
-//! N+1, `user_version` says how many were applied.
+//! Tables, as a list of migrations that only grows: entry N converts the schema from version N to N+1; `user_version`
+//! is the number of applied ones.
 
 use std::path::Path;
 
@@ -38,9 +38,9 @@ const MIGRATIONS: &[&str] = &[
      CREATE INDEX device_messages_by_class ON device_messages (class, id, bytes);",
 ];
 
-/// The oldest schema whose programs can use the newest store as well: raised to a migration's number by one that does
-/// more than add tables and columns which may be null. An older program leaves a store alone that it cannot use, and
-/// takes the copy that was made before the migration.
+/// The oldest schema whose programs can use the newest store. Raise it to a migration's number if that does more than
+/// add tables and nullable columns. An older program does not touch a store that it cannot use, and takes the copy from
+/// before the migration.
 const READABLE_FROM: usize = 1;
 
 /// The migrations that `db` lacks.
@@ -61,7 +61,7 @@ fn version(db: &Connection, path: &Path) -> Result<usize, StoreError> {
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
-/// What a newer program says of its store.
+/// Reads the value that a newer program stored.
 fn readable_from(db: &Connection) -> Option<usize> {
     let sql = "SELECT value FROM facts WHERE key = ?1";
     let text: String = db.query_row(sql, [Fact::ReadableFrom.key()], |row| row.get(0)).ok()?;

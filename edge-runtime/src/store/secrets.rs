@@ -23,7 +23,7 @@ pub fn is_withheld(object: &Value) -> bool {
     object.is_null()
 }
 
-/// What is said of a Secret that [`is_withheld`].
+/// Message about a Secret that [`is_withheld`].
 pub fn withheld(name: &str) -> String {
     format!(
         "secret {name:?} is kept in memory only (security.secrets-in-memory) and comes again with the connection to the bridge"
@@ -31,8 +31,8 @@ pub fn withheld(name: &str) -> String {
 }
 
 impl Store {
-    /// Chooses where bodies with secrets are from now on; to be called once, after opening. Those on disk move to memory and
-    /// nothing is left of them in the file. Bodies that are nowhere are asked for again: the next connection lists.
+    /// Chooses where bodies of Secrets are stored; call it once, after opening. Moves those on disk to memory, and
+    /// erases them in the file. Missing bodies are requested again: the next connection lists.
     ///
     /// # Errors
     /// SQLite fails.

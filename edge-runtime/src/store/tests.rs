@@ -72,7 +72,7 @@ fn a_failed_transaction_leaves_nothing() {
 }
 
 #[test]
-fn newest_status_replaces_and_a_late_ack_of_the_old_one_removes_nothing() {
+fn late_ack_of_an_old_status_keeps_the_newest() {
     let mut store = Store::in_memory().expect("opens");
     let first = store.write(|writer| writer.report(&status("u", "Pending"))).expect("commits");
     let second = store.write(|writer| writer.report(&status("u", "Running"))).expect("commits");
@@ -175,7 +175,7 @@ fn damage_inside_the_file_is_found() {
     assert!(Store::open(&path).expect("opens all the same").quarantined.is_some());
 }
 
-/// Makes the store one of a program to come.
+/// Converts the store to one of a future program.
 fn of_the_future(path: &Path, readable_from: usize) {
     let db = Connection::open(path).expect("opens");
     db.pragma_update(None, "user_version", 999).expect("sets");
@@ -242,7 +242,7 @@ fn columns(db: &Connection) -> Vec<(String, String, String, bool, i64)> {
 }
 
 #[test]
-fn a_store_of_every_released_schema_is_opened_and_becomes_the_newest() {
+fn stores_of_every_released_schema_are_migrated() {
     let folder = folder();
     let newest = columns(&open(&folder.path().join("new.db")).db);
     assert_eq!(*schema::known().end(), RELEASED.len(), "a new schema is released: add released/N.sql");
@@ -448,7 +448,7 @@ fn a_new_store_may_be_opened_by_several_at_once() {
 }
 
 #[test]
-fn a_store_that_others_hold_is_no_bad_disk() {
+fn locked_store_is_not_a_bad_disk() {
     let folder = folder();
     let path = folder.path().join("store.db");
     let mut store = open(&path);
@@ -476,7 +476,8 @@ fn log_keeps_its_length_after_a_checkpoint() {
     assert!(longest < 5 << 20, "{longest} bytes: it was not used again from its beginning");
 }
 
-/// On a real file system without one free byte: first the reserve goes, then the log is used again from its beginning.
+/// On a real file system without one free byte: first the reserve is released, then the log is reused from its
+/// beginning.
 #[test]
 #[allow(clippy::print_stderr)]
 fn goes_on_where_the_disk_is_full() {
@@ -522,7 +523,7 @@ fn waiting(store: &Store, rule: &str) -> Vec<String> {
 }
 
 #[test]
-fn d06_messages_wait_in_order_and_the_oldest_of_the_lowest_class_go_first() {
+fn d06_oldest_messages_of_the_lowest_class_are_dropped_first() {
     let mut store = Store::in_memory().expect("opens");
     let put = |writer: &Writer<'_>, rule: &str, class, expires, text: &str| {
         writer.put_message(rule, class, expires, &format!("{text:>10}"))
@@ -552,7 +553,7 @@ fn d06_messages_wait_in_order_and_the_oldest_of_the_lowest_class_go_first() {
     assert_eq!(store.rules_with_messages().expect("reads"), ["a"]);
     store.write(|writer| writer.forget_messages_of("a")).expect("commits");
     assert_eq!(waiting(&store, "a"), [] as [&str; 0]);
-    // Numbers are never used again: one that is still on its way would be taken for another.
+    // Numbers are never reused: a message on its way would be confused with another.
     store.write(|writer| put(writer, "a", 0, 1, "x")).expect("commits");
     assert_eq!(store.next_message("a", 0).expect("reads").map(|message| message.id), Some(6));
 }

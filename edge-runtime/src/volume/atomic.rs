@@ -38,7 +38,7 @@ pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> Result
         symlink(&name, &link).at("create link", &link)?;
         fs::rename(&link, dir.join(DATA)).at("replace link", &dir.join(DATA))?;
     }
-    // Also when nothing changed: a crash may have come between the switch and this.
+    // Also without a change: a crash may have occurred between the switch and this.
     publish_names(dir, payload)?;
     if changed {
         remove_stray_folders(dir)?;

@@ -137,7 +137,7 @@ fn absolute(volume: &str, path: &str) -> Result<PathBuf, VolumeError> {
     Err(VolumeError::Invalid { volume: volume.to_string(), problem })
 }
 
-/// Name of the volume's source, as it stands in a manifest; a CSI volume says its driver, too.
+/// Name of the volume's source, as in a manifest; with the driver for a CSI volume.
 fn kind(spec: Option<&Value>) -> String {
     if let Some(driver) = spec.and_then(|spec| spec.pointer("/csi/driver")?.as_str()) {
         return format!("csi ({driver})");
@@ -149,7 +149,7 @@ fn kind(spec: Option<&Value>) -> String {
     sources.map(|(name, _)| name.as_str()).next().unwrap_or("unknown").to_owned()
 }
 
-/// By the labels that every node has by itself. Others are known to the cluster alone, whose scheduler has looked.
+/// Matches only labels that every node has by default. The cluster's scheduler has checked all others.
 fn matches(term: &NodeSelectorTerm, ctx: &VolumeContext<'_>) -> bool {
     let holds = |requirement: &NodeSelectorRequirement| {
         let own = match requirement.key.as_str() {

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use crate::pod::quantity::{milli, value};
 use crate::pod::spec::containers;
 
-/// What the pod object does not say by itself.
+/// Values beside the pod object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DownwardFacts {
     pub node_name: String,
@@ -150,7 +150,7 @@ fn allocatable(name: &str, facts: &DownwardFacts) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-/// Resources of the container with this name; an ephemeral container has none.
+/// Resources of the container with this name. An ephemeral container does not have any.
 fn resources_of<'a>(pod: &'a Pod, name: &str) -> Option<Option<&'a ResourceRequirements>> {
     let spec = pod.spec.as_ref()?;
     let found = containers(spec).find(|container| container.name == name).map(|container| container.resources.as_ref());
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_own_limit_stands_before_the_nodes() {
+    fn limit_of_the_pod_precedes_that_of_the_node() {
         let mut pod = pod();
         let spec = pod.spec.as_mut().unwrap();
         spec.resources = serde_json::from_value(json!({"limits": {"memory": "64Mi", "cpu": "250m"}})).unwrap();

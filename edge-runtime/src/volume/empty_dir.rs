@@ -35,7 +35,7 @@ impl EmptyDir {
             "" => Ok(Self::default()),
             "Memory" => {
                 let node = Some(ctx.facts.allocatable_memory_bytes).filter(|bytes| *bytes > 0);
-                // As the pod's cgroup has it (K8s pkg/volume/emptydir, `calculateEmptyDirMemorySize`).
+                // The limit of the pod's cgroup (K8s pkg/volume/emptydir, `calculateEmptyDirMemorySize`).
                 let smallest = [limit, ctx.facts.pod_memory_limit, node].into_iter().flatten().min();
                 // Without any figure the kernel's own default of half the memory holds.
                 Ok(Self { memory_bytes: Some(smallest.unwrap_or_default()) })

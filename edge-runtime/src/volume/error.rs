@@ -26,7 +26,7 @@ pub enum VolumeError {
     HostPathType { volume: String, path: PathBuf, problem: &'static str },
     #[error("MountVolume.SetUp failed for volume {volume:?} : volume type {source_type} is not supported by this node")]
     NotSupported { volume: String, source_type: String },
-    /// The pod says something impossible about this volume or mount.
+    /// The pod's volume or mount is invalid.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {problem}")]
     Invalid { volume: String, problem: String },
     /// Cured by a helper: wait and try again.

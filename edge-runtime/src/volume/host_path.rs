@@ -8,14 +8,14 @@ use std::path::{Component, Path};
 use super::VolumeError;
 use super::error::At;
 
-/// What the pod asks for; `type_` is one of the API's values, empty for no check.
+/// The path of the pod; `type_` is one of the API's values, empty for no check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HostPath<'a> {
     pub(super) path: &'a str,
     pub(super) type_: &'a str,
 }
 
-/// Creates where the type says so, then checks. Links are followed: they are the administrator's.
+/// Creates the path if the type requires it, then checks it. Links are followed: they are the administrator's.
 pub(super) fn check(volume: &str, wanted: &HostPath<'_>) -> Result<(), VolumeError> {
     let path = Path::new(wanted.path);
     let invalid = |problem: String| VolumeError::Invalid { volume: volume.to_string(), problem };

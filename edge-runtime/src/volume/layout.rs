@@ -75,7 +75,7 @@ impl PodLayout {
         mount_tmpfs(&dir, options)
     }
 
-    /// What containers of one pod share as `/dev/shm`; the size is what container runtimes give.
+    /// Mounts `/dev/shm`, which containers of one pod share; its size is the default of container runtimes.
     pub(super) fn mount_shm(&self) -> Result<(), PathError> {
         mount_tmpfs(&self.shm(), "mode=1777,size=64m")
     }

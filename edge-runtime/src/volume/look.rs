@@ -1,6 +1,6 @@
-//! Looks at paths that are not the node's own: a hostPath, a local volume, a folder in one of them. What lies behind
-//! such a path may be a file system whose server has gone, where a look never ends: so this runs in a helper process
-//! (the verb `look`), and what it found is all that the daemon knows.
+//! Checks of foreign paths: a hostPath, a local volume, a folder in one of them. Such a path may be on a file system
+//! whose server is unreachable, where a check never ends. So this runs in a helper process (the verb `look`), and the
+//! daemon only gets its result.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -17,7 +17,7 @@ use crate::sys::files::private_dir;
 /// One thing to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Look {
-    /// A hostPath: made where its type says so, and checked.
+    /// A hostPath: created if its type requires it, and checked.
     Host { volume: String, path: PathBuf, type_: String },
     /// A local persistent volume, which must exist, unless the node creates it (`made`).
     Local { volume: String, path: PathBuf, made: bool, group: Option<Group> },
@@ -48,7 +48,7 @@ impl Look {
         }
     }
 
-    /// What a look that failed for `problem` is to the user of the volume.
+    /// Message for the user of the volume when the check failed because of `problem`.
     pub fn failed(&self, problem: &str) -> String {
         match self {
             Self::SubPath { volume, container, .. } => {
@@ -96,7 +96,7 @@ fn provision(path: &Path) -> Result<(), PathError> {
     match fs::create_dir(path) {
         // Set again: the umask of a service is often 077.
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o777))
-            // What a pod has synced in it must be found after a power cut.
+            // Files that a pod has synced in it must survive a power cut.
             .and_then(|()| File::open(parent)?.sync_all())
             .at("create folder", path),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -121,7 +121,7 @@ fn local(volume: &str, path: &Path, group: Option<&Group>) -> Result<(), VolumeE
     set_mark(mark).map_err(|error| error.of(volume))
 }
 
-/// The inspections to make before [`super::setup`]. An undecidable volume has none: `setup` reports it.
+/// Checks to run before [`super::setup`]. A malformed volume does not get one: `setup` reports it.
 pub fn looks(ctx: &VolumeContext<'_>) -> Vec<Look> {
     let layout = ctx.layout();
     let of = |volume: &k8s_openapi::api::core::v1::Volume| {
@@ -145,7 +145,7 @@ pub fn looks(ctx: &VolumeContext<'_>) -> Vec<Look> {
             _ => None,
         }
     };
-    // Reading what objects say would be work for nothing.
+    // Payloads are not needed here, so it does not read them.
     let foreign = |volume: &&k8s_openapi::api::core::v1::Volume| {
         volume.host_path.is_some() || volume.persistent_volume_claim.is_some()
     };

@@ -36,8 +36,8 @@ pub use ownership::Owning;
 use payload::Payload;
 pub use teardown::teardown;
 
-/// Where the cluster's provisioner of local volumes (`sampan.dev/local`) says that they are, on every node: a node whose root
-/// is another folder has them below that.
+/// Path of volumes of the cluster's local provisioner (`sampan.dev/local`), on every node. A node with another root has
+/// them below that.
 pub const PROVISIONED: &str = "/var/lib/edge-runtime/volumes";
 
 /// Whether this can be the name of a provisioned volume: one folder, and none that is hidden.
@@ -108,13 +108,12 @@ enum Plan<'a> {
     Objects(Payload),
     /// Mounted when the first container needs it: only then it is pulled.
     Image,
-    /// Made from objects earlier; one of them has gone since. A running pod keeps what it has.
+    /// Made from objects earlier; one of these is gone. A running pod keeps its files.
     Keep,
 }
 
-/// Makes every volume of the pod; converges when called again, for a retry or after a restart of the daemon:
-/// what a running container has mounted stays as it is. What is not the node's own is handed on as it was found by
-/// [`look::looks`].
+/// Sets up every volume of the pod. Can be called again, for a retry or after a restart of the daemon: mounts of
+/// running containers stay. Foreign paths are used as [`look::looks`] found them.
 pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
     let layout = ctx.layout();
     let plans = ctx.volumes().iter().map(|volume| Ok((volume, plan(ctx, &layout, volume)?)));

@@ -68,8 +68,8 @@ pub(super) fn shares_memory(pod: &Pod) -> bool {
     })
 }
 
-/// The container's mounts, parents before children. Makes subPath bind mounts on the way; those of foreign volumes, and
-/// whether these answer, are left to a helper.
+/// Returns the container's mounts, parents before children. Creates subPath bind mounts. A helper creates those of
+/// foreign volumes, and checks whether these answer.
 pub fn container_mounts(ctx: &MountContext<'_>) -> Result<(Vec<Mount>, Vec<Look>), VolumeError> {
     let (mut mounts, mut looks) = (Vec::new(), Vec::new());
     for (index, mount) in volume_mounts(ctx.container).iter().enumerate() {

@@ -36,7 +36,7 @@ impl Owning {
     /// What the helper does.
     ///
     /// # Errors
-    /// An entry cannot be changed, or the pod is no more.
+    /// An entry cannot be changed, or the pod is gone.
     pub fn run(&self) -> Result<(), VolumeError> {
         let volume = self.mark.file_name().unwrap_or_default().to_string_lossy();
         let bounds = Bounds { entries: MOST, until: Instant::now() + LONGEST };
@@ -72,7 +72,7 @@ const FOLDER_BITS: u32 = 0o2770;
 /// Entries that may be changed in passing, and the time for it.
 const IN_PASSING: u64 = 1000;
 const MOMENT: Duration = Duration::from_secs(1);
-/// What a helper takes on.
+/// Maximum number of entries that a helper changes.
 const MOST: u64 = 1 << 24;
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -96,7 +96,7 @@ fn own(root: &Path, group: u32, on_root_mismatch: bool, mut bounds: Bounds) -> R
     if on_root_mismatch && is_right(&found(&top).at("look at", root)?, group) {
         return Ok(Progress::Done);
     }
-    // The root last: it says that the rest is done.
+    // The root comes last: it marks the others as done.
     if let Some(bound) = below(&top, root, group, &mut bounds)? {
         return Ok(Progress::TooMuch(bound));
     }
@@ -167,7 +167,7 @@ fn change(handle: &OwnedFd, group: u32) -> io::Result<Metadata> {
     if !found.is_symlink() {
         let bits = if found.is_dir() { FOLDER_BITS } else { FILE_BITS };
         let mode = fs::Permissions::from_mode(found.mode() & 0o7777 | bits);
-        // fchmod(2) takes no O_PATH; this name leads to what is open, whatever its path is by now.
+        // fchmod(2) does not support O_PATH; this name leads to the open file, whatever its path is by now.
         fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), mode)?;
     }
     Ok(found)
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(own(&volume, GROUP, false, bounds()).unwrap(), Progress::Done);
         assert!(is_right(&found(&at).unwrap(), GROUP) && is_right(&fs::metadata(&volume).unwrap(), GROUP));
         assert_eq!(apply(&volume, GROUP, true).unwrap(), Progress::Done);
-        // One folder more is refused with a sentence, and nothing says that it is done.
+        // One folder more is refused with a message, and not marked as done.
         drop(deeper(&at));
         let owning = Owning { path: volume.clone(), group: GROUP + 1, mark: dir.path().join("marks/volume") };
         let why = owning.run().unwrap_err().to_string();

@@ -23,7 +23,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None`, with the reason said, without root.
+    /// Returns `None` without root, and prints that.
     fn new(spec: Value) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: needs root to mount");
@@ -139,7 +139,7 @@ fn objects_become_files_and_follow_their_changes() {
 }
 
 #[test]
-fn what_is_missing_is_named_and_waited_for() {
+fn missing_object_is_named_and_waited_for() {
     let volumes = json!({"volumes": [{"name": "cfg", "configMap": {"name": "app", "items": [{"key": "k", "path": "k"}]}},
         {"name": "tmp", "emptyDir": {}}]});
     let Some(bench) = Bench::new(volumes) else { return };
@@ -156,7 +156,7 @@ fn what_is_missing_is_named_and_waited_for() {
 }
 
 #[test]
-fn g29_a_secret_that_is_in_memory_only_is_waited_for_even_if_optional() {
+fn g29_optional_secret_in_memory_is_waited_for() {
     let volumes = json!({"volumes": [{"name": "key", "secret": {"secretName": "tls", "optional": true}}]});
     let Some(bench) = Bench::new(volumes) else { return };
     bench.put("Secret", "tls", Value::Null);
@@ -173,7 +173,7 @@ fn g29_a_secret_that_is_in_memory_only_is_waited_for_even_if_optional() {
 }
 
 #[test]
-fn what_is_not_supported_is_named() {
+fn unsupported_volume_is_named() {
     let cases = [
         (json!({"name": "v", "csi": {"driver": "d.example.com"}}), "csi"),
         (json!({"name": "v", "nfs": {"server": "a", "path": "/"}}), "nfs"),
@@ -340,7 +340,7 @@ fn an_object_cannot_write_outside_its_volume() {
 }
 
 #[test]
-fn a_memory_volume_is_no_larger_than_its_pod() {
+fn memory_volume_is_limited_to_its_pod() {
     let spec = json!({"volumes": [{"name": "mem", "emptyDir": {"medium": "Memory"}}]});
     for (limit, expected) in [(None, 64 << 20), (Some(2 << 20), 2 << 20), (Some(1 << 40), 64 << 20)] {
         let Some(mut bench) = Bench::new(spec.clone()) else { return };
@@ -352,7 +352,7 @@ fn a_memory_volume_is_no_larger_than_its_pod() {
 }
 
 #[test]
-fn empty_dirs_outlive_restarts_with_what_the_pod_made_of_them() {
+fn empty_dirs_keep_their_content_after_restarts() {
     let volumes = json!({"securityContext": {"fsGroup": 2000}, "volumes": [{"name": "disk", "emptyDir": {}},
         {"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}, {"name": "none"}]});
     let Some(bench) = Bench::new(volumes) else { return };
@@ -512,7 +512,7 @@ fn teardown_spares_everything_that_is_not_the_pods() {
     let made = bench.setup().unwrap();
     let source = bench.mount_of("/h").source;
     assert!(source.join("deep/precious").exists());
-    // What a privileged container may have propagated: host data mounted inside its volumes, stacked, on a tmpfs.
+    // Mounts that a privileged container may have propagated: host data inside its volumes, stacked, on a tmpfs.
     let bind = |from: &Path, to: &Path| {
         mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
     };

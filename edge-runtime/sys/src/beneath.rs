@@ -20,7 +20,7 @@ pub fn open_in_root<P: ?Sized + NixPath>(root: impl AsFd, path: &P, flags: OFlag
     open(root, path, flags, ResolveFlag::RESOLVE_IN_ROOT)
 }
 
-/// The path below `folder`; one that leads out of it is refused (`EXDEV`).
+/// Opens the path below `folder`; one that leads out of it is refused (`EXDEV`).
 ///
 /// # Errors
 /// What openat2(2) gives.
@@ -48,8 +48,8 @@ fn open<P: ?Sized + NixPath>(from: impl AsFd, path: &P, flags: OFlag, within: Re
 const MOST_LINKS: u32 = 40;
 const LOOK: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// What openat2(2) does, with a descriptor for each folder on the way: `..` goes back to the one that was passed, and links
-/// are read and followed here, so that a rename meanwhile leads nowhere else.
+/// Does the work of openat2(2), with a descriptor for each folder on the way: `..` returns to the folder before, and
+/// links are read and followed here, so that a rename meanwhile cannot redirect it.
 fn step_by_step(root: BorrowedFd<'_>, path: &OsStr, flags: OFlag, within: ResolveFlag) -> Result<OwnedFd, Errno> {
     let in_root = within == ResolveFlag::RESOLVE_IN_ROOT;
     let mut passed: Vec<OwnedFd> = Vec::new();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn old_kernels_open_what_openat2_opens() {
+    fn old_kernels_open_the_same_paths_as_openat2() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("a/b")).unwrap();

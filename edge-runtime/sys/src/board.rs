@@ -1,4 +1,4 @@
-//! The board's sensors in sysfs, found once and read rarely. What a board does not have is `None`.
+//! The board's sensors in sysfs, found once and read rarely. A missing sensor is `None`.
 #![allow(unsafe_code)]
 
 use std::fs;
@@ -68,7 +68,7 @@ impl Sensors {
         (!all.is_empty()).then(|| all.contains(&true))
     }
 
-    /// What is wrong with the medium.
+    /// Returns the problem of the medium, if any.
     pub fn storage_trouble(&self) -> Option<String> {
         for place in &self.places {
             if statvfs(place).is_ok_and(|fs| fs.flags().contains(FsFlags::ST_RDONLY)) {
@@ -116,7 +116,7 @@ fn number(path: &Path) -> Option<i64> {
     text(path)?.parse().ok()
 }
 
-/// Whether the kernel believes its clock to be right, i.e. something disciplines it. `None` if it does not say.
+/// Whether the kernel considers its clock synchronized. `None` if it does not report that.
 pub fn clock_synchronized() -> Option<bool> {
     // SAFETY: timex is plain integers, for which zero is a valid value; modes 0 only reads.
     let state = unsafe {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_sensors_says_nothing() {
+    fn missing_sensors_are_none() {
         let sensors = Sensors::find(Path::new("/nowhere"), vec![PathBuf::from("/nowhere")]);
         assert_eq!((sensors.under_voltage(), sensors.hot(false), sensors.storage_trouble()), (None, None, None));
         assert!(clock_synchronized().is_some());

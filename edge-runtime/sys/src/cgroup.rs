@@ -1,8 +1,8 @@
 //! Control groups of the node and its pods: made and written by this node on cgroup v1, hybrid and v2, or by systemd
 //! on v2 alone. All is read from the files in either case.
 //!
-//! Where they lie says `names`; the containers' own are the OCI runtime's. Values are computed elsewhere; knows
-//! nothing of pods but uid and class.
+//! `names` has their paths; the OCI runtime owns those of containers. Values are computed by callers; knows only uid
+//! and class of a pod.
 
 mod burstable;
 mod hierarchy;
@@ -94,7 +94,7 @@ impl Cgroups {
                     let Some(mount) = self.hierarchies.of(controller) else { continue };
                     tree::make(&self.below(mount, &parent))?;
                     if controller == "memory" {
-                        // Before kernel 5.11 a parent's limit counts its children only when told so.
+                        // Before kernel 5.11 a parent's limit includes its children only with this setting.
                         let _ = tree::write(&self.below(mount, &parent).join("memory.use_hierarchy"), "1");
                     }
                     for class in CLASSES {
@@ -121,8 +121,8 @@ impl Cgroups {
         self.give(&self.names.parent(), values).map(drop)
     }
 
-    /// All burstable pods together weigh what they request, as the kubelet has it: otherwise a class of many pods
-    /// would compete as one.
+    /// Sets the weight of all burstable pods to the sum of their requests, as the kubelet does: otherwise a class of
+    /// many pods would compete like one pod.
     fn weigh_burstable(&self, shares: Option<u64>) -> Result<(), CgroupError> {
         let Some(shares) = shares else { return Ok(()) };
         let values = CgroupValues { cpu_shares: Some(shares.max(MIN_SHARES)), ..CgroupValues::default() };
@@ -163,8 +163,8 @@ impl Cgroups {
         self.names.for_runtime(class, uid, id)
     }
 
-    /// Makes the pod's cgroup with `values`; sets the values again when it exists. Values of a controller that the
-    /// kernel lacks are left out (the node condition says so). What it gives is still to be waited for.
+    /// Creates the pod's cgroup with `values`, or sets the values again. Omits values of a controller that the kernel
+    /// lacks (the node condition reports that). Wait for the returned value.
     pub fn create_pod(
         &self,
         class: PodCgroupClass,
@@ -278,8 +278,8 @@ impl Cgroups {
         self.kill(&self.pod_path(class, uid))
     }
 
-    /// Kills every process in the cgroup (of a pod, a container) and below; for processes that neither the monitor nor
-    /// the OCI runtime knows. Returns before they are gone; no error if the cgroup does not exist.
+    /// Kills every process in the cgroup (of a pod, a container) and below: also those that the monitor and the OCI
+    /// runtime do not know. Returns before they are gone; no error if the cgroup does not exist.
     pub fn kill(&self, path: &str) -> Result<(), CgroupError> {
         match self.hierarchies.for_processes() {
             Some(mount) => tree::kill(&self.below(mount, path)),
@@ -335,7 +335,8 @@ impl Cgroups {
         UsageReader(self.hierarchies.clone())
     }
 
-    /// What the kubelet counts as used, in bytes; `None` without a memory controller or such a group.
+    /// Returns the memory that the kubelet counts as used, in bytes; `None` without a memory controller or such a
+    /// group.
     pub fn working_set(&self, path: &str) -> Option<u64> {
         self.reader().usage(path).working_set_bytes
     }

@@ -22,7 +22,8 @@ const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_N
 /// Deletes `top` and all in it; fine when it does not exist. A link is deleted, not followed.
 ///
 /// # Errors
-/// `EXDEV` when something is mounted inside (what lies behind it is untouched); what the kernel refuses to delete.
+/// `EXDEV` when something is mounted inside (the mounted files are untouched); entries that the kernel refuses to
+/// delete.
 pub fn delete_tree(top: &Path) -> io::Result<()> {
     delete_some(top, usize::MAX).map(drop)
 }
@@ -94,7 +95,7 @@ impl Work {
         Ok(self.spend())
     }
 
-    /// Deletes a folder one level at a time: deeper folders move up, so that depth costs neither stack nor descriptors.
+    /// Deletes a folder one level at a time: deeper folders move up, so that depth does not cost stack or descriptors.
     fn folder(&mut self, name: &CStr) -> io::Result<bool> {
         match unlinkat(&self.root, name, UnlinkatFlags::RemoveDir) {
             Err(Errno::ENOTEMPTY | Errno::EEXIST) => {}
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_folders_and_links_go_and_what_links_name_stays() {
+    fn targets_of_links_are_not_deleted() {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir_all(temp.path().join("keep/deep")).unwrap();
         let top = temp.path().join("top");

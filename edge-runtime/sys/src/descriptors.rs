@@ -1,5 +1,5 @@
-//! How many descriptors this process may have. The soft limit is 1024 by default, for programs that use `select(2)`;
-//! ours do not, and take what the hard limit gives, as Go's runtime does. What they start gets back what they found.
+//! Limit of descriptors of this process. The soft limit is 1024 by default, for programs that use `select(2)`. These
+//! programs do not, and raise it to the hard limit, as Go's runtime does. Child processes get the original limit back.
 #![allow(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// Enough for any node; where the hard limit is lower and may be raised, it is.
 const WANTED: rlim_t = 65_536;
 
-/// What a program needs to go on: to take a connection, to read a file.
+/// Descriptors that a program needs to continue: to accept a connection, to read a file.
 const FEW: rlim_t = 8;
 
 /// Soft and hard limit as this process was started with.
@@ -58,16 +58,17 @@ pub fn command(program: impl AsRef<OsStr>) -> smol::process::Command {
     command.into()
 }
 
-/// The error says that no descriptor or memory is left, here or on the whole machine: nothing of what was asked for.
+/// Whether the error means that descriptors or memory are short, here or on the whole machine; it then does not concern
+/// the requested object.
 pub fn is_shortage(error: &io::Error) -> bool {
     use nix::libc::{EMFILE, ENFILE, ENOMEM};
     matches!(error.raw_os_error(), Some(EMFILE | ENFILE | ENOMEM))
 }
 
-/// What there is to know; none where it cannot be had for another reason than a shortage.
+/// Returns the result; `None` for an error other than a shortage.
 ///
 /// # Errors
-/// No descriptor or memory is left to ask with.
+/// No descriptor or memory is left for the request.
 pub fn unless_short<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
     match asked {
         Err(error) if is_shortage(&error) => Err(error),
@@ -78,7 +79,7 @@ pub fn unless_short<T>(asked: io::Result<T>) -> io::Result<Option<T>> {
 /// How many are open, and how many may be.
 pub fn used() -> Option<(rlim_t, rlim_t)> {
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
-    // One of them is for looking.
+    // The enumeration itself uses one.
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
     Some((rlim_t::try_from(open).ok()?, soft))
 }
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shortness_is_told_before_the_end() {
+    fn shortage_is_detected_before_the_limit() {
         assert!(!are_short((900, 1024)) && are_short((922, 1024)) && are_short((1024, 1024)));
         assert!(!are_short((15, 24)) && are_short((16, 24)));
         let (open, limit) = used().unwrap();

@@ -39,7 +39,7 @@ pub fn open_dir(path: &Path) -> io::Result<()> {
 /// beside it.
 ///
 /// # Errors
-/// There is no room; nothing has changed.
+/// The disk is full; nothing has changed.
 pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -81,7 +81,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     delete_tree(&real).map_err(named(path))
 }
 
-/// The real path of a folder in which nothing is mounted; none for one that is missing.
+/// Returns the real path of a folder without mounts in it; `None` for a missing one.
 ///
 /// # Errors
 /// A mount is left.
@@ -106,7 +106,7 @@ pub fn unmount(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// What there is; none where nothing has this name.
+/// Returns the result; `None` if the path does not exist.
 ///
 /// # Errors
 /// It cannot be known.

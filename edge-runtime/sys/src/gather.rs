@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gathered_is_what_is_collected() {
+    fn gathered_values_equal_collected_ones() {
         let pairs = [(3, 'a'), (1, 'b'), (3, 'c')];
         assert_eq!(pairs.into_iter().into_map(), BTreeMap::from(pairs));
         assert_eq!(pairs.into_iter().into_set(), BTreeSet::from(pairs));

@@ -1,5 +1,5 @@
-//! A helper that outlives the daemon and listens at a unix socket: found or started, and ended. Knows nothing of what the two say
-//! to each other.
+//! A helper that outlives the daemon and listens at a Unix socket: found or started, and ended. Does not know their
+//! protocol.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Timeout for a helper that was asked to end.
 const END: Duration = Duration::from_secs(2);
 
-/// The helper that listens at `path`, or one that `command` starts.
+/// Connects to the helper at `path`, or starts one by `command`.
 ///
 /// # Errors
 /// It cannot be started, has ended instead of listening, or does not listen within five seconds.
@@ -70,13 +70,13 @@ pub fn end(path: &Path, words: &[u8]) {
     let _ = fs::remove_file(path);
 }
 
-/// Kills processes by what `is` says of their program and arguments, and waits until they are gone: helpers whose daemon ended
-/// before they listened, and those that did not end when they were told to. None in a container: a node there may have the same
-/// arguments.
+/// Kills processes for which `is` accepts program and arguments, and waits until they are gone: helpers whose daemon
+/// ended before they listened, and those that did not end when told to. Spares processes in containers: a node there
+/// may have the same arguments.
 pub fn kill_left(is: impl Fn(&Path, &[&[u8]]) -> bool) {
     let own = i32::try_from(std::process::id()).ok();
     let is_left = |pid: &i32| {
-        // One that has ended has neither.
+        // A process that has ended has neither.
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
@@ -96,7 +96,7 @@ pub fn kill_left(is: impl Fn(&Path, &[&[u8]]) -> bool) {
     }
 }
 
-/// Whether the root directory of a process is ours. False for one that has ended.
+/// Whether a process has the same root directory as this one. False if it has ended.
 fn has_our_root(pid: i32) -> bool {
     let root = |of: &str| fs::metadata(format!("/proc/{of}/root")).ok().map(|root| (root.dev(), root.ino()));
     let other = root(&pid.to_string());
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_listens_is_not_started_again() {
+    fn listening_helper_is_not_started_again() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         let _listener = UnixListener::bind(&socket).expect("listens");
@@ -127,7 +127,7 @@ mod tests {
         let listener = socket::listen(&path, 0o600).expect("listens");
         drop(smol::block_on(connect_or_start(&path, || panic!("it is there"))).expect("connected"));
         drop(listener);
-        // Nobody listens any more: only a helper that was told has its socket removed.
+        // The listener is gone. `end` removes only the socket of a helper that it could tell.
         end(&path, b"end");
         assert!(path.exists());
         let listener = socket::listen(&path, 0o600).expect("listens");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_instead_of_listening_is_told_of() {
+    fn helper_that_ends_early_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         let started = smol::block_on(connect_or_start(&socket, || Command::new("false")));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_hangs_is_killed() {
+    fn hung_helper_is_killed() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         let listens = format!(
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_told_to_end_and_its_socket_goes() {
+    fn ended_helper_loses_its_socket() {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("s");
         end(&socket, b"end");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_left_is_killed_and_no_other() {
+    fn only_leftover_helpers_are_killed() {
         let waits = |program: &str, before: &[&str], word: &str| {
             let mut shell = std::process::Command::new(program);
             shell.args(before).args(["-c", "read x; :", word]).stdin(std::process::Stdio::piped());

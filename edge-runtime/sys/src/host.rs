@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::pidfd;
 
-/// What does not change while the machine is up.
+/// Facts that do not change while the machine is up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
     pub cpus: u32,
@@ -139,7 +139,7 @@ pub fn memory_available() -> Option<u64> {
 pub struct MemoryUse {
     pub total_bytes: u64,
     pub used_bytes: u64,
-    /// Used, without what the page cache could let go of.
+    /// Used memory, without pages that the page cache could release.
     pub working_set_bytes: u64,
     pub rss_bytes: u64,
 }

@@ -1,5 +1,6 @@
 //! Mounts whose files have other owners than on the disk (`mount_setattr(2)`, Linux 5.12; for tmpfs 6.3, below an
-//! overlay 5.19). The OCI runtime need not know of it: runc learned to make them in 1.2 only, and binding one keeps it.
+//! overlay 5.19). The OCI runtime does not need to support them: runc does since 1.2 only, and a bind mount keeps the
+//! mapping.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -31,8 +32,8 @@ const AT_FLAGS: libc::c_uint = (AT_RECURSIVE | libc::O_CLOEXEC).cast_unsigned();
 /// Binds `source`, with what is mounted below it, to `target`, a folder or file of the same kind; the owners of the
 /// mount at `source` itself are seen through the mapping of the user namespace.
 ///
-/// What is mounted below `source` later comes along, but nothing goes back: where systemd has made all mounts shared,
-/// the end of a tree that is a peer of its source would end what is mounted there, the namespaces of pods included.
+/// Later mounts below `source` propagate to it, but not back. Where systemd has made all mounts shared, the end of a
+/// tree that is a peer of its source would unmount what is mounted there, including the namespaces of pods.
 ///
 /// # Errors
 /// The file system of `source` cannot be mapped (EINVAL), or is mapped already (EPERM).

@@ -1,5 +1,5 @@
-//! This process's place in the kernel's choice of whom to kill when memory is gone: `/proc/self/oom_score_adj`, proc(5).
-//! What a container gets is computed in `launch::resources`.
+//! Priority of this process when the kernel kills for memory: `/proc/self/oom_score_adj`, proc(5). `launch::resources`
+//! computes that of containers.
 
 use std::path::Path;
 use std::{fs, io};
@@ -26,8 +26,8 @@ pub fn protect() -> io::Result<()> {
     if host::oom_score_adj() <= NODE { Ok(()) } else { set(NODE) }
 }
 
-/// A helper whose memory others decide is the first to be killed: a pod must not pay for what an image, a volume or
-/// another pod's files make it hold. It is started again.
+/// Makes a helper whose memory depends on untrusted input the first to be killed: a pod must not pay for the memory of
+/// an image, a volume or another pod's files. The daemon starts it again.
 pub fn go_first() {
     // To raise it is always allowed.
     if let Err(error) = set(FIRST) {
@@ -46,7 +46,7 @@ pub fn give_up_protection() {
 /// Makes a process that this one has started an ordinary one.
 pub fn unprotect(id: u32) {
     if host::oom_score_adj() < 0 {
-        // To raise it is always allowed; one that has ended needs none.
+        // Raising it is always permitted; an ended process does not need it.
         let _ = fs::write(format!("/proc/{id}/oom_score_adj"), "0");
     }
 }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_says_what_its_processes_get() {
+    fn score_is_read_from_the_bundle() {
         let before = host::oom_score_adj();
         let bundle = tempfile::tempdir().unwrap();
         let says = |config: &str| fs::write(bundle.path().join("config.json"), config).unwrap();

@@ -69,7 +69,7 @@ pub fn reap() -> Option<(i32, i32)> {
     (pid > 0).then_some((pid, status))
 }
 
-/// What /proc tells of a process, ended ones that are not reaped included.
+/// State of a process in /proc, including ended ones that are not reaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub ended: bool,

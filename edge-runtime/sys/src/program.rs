@@ -18,7 +18,7 @@ const STDERR_LIMIT: usize = 8 * 1024;
 /// Between two looks whether a program that has closed its output has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What a program left behind.
+/// Result of a program.
 #[derive(Debug)]
 pub struct Output {
     pub status: ExitStatus,
@@ -27,8 +27,8 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
-/// This program again, for one of its verbs. Not by its path, which an upgrade may have given to another file; ps(1) shows
-/// the name all the same.
+/// Starts this program again, for one of its verbs. Not by its path, which an upgrade may have given to another file;
+/// ps(1) shows the name anyway.
 pub fn itself(verb: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("edge-runtime").arg(verb);
@@ -78,7 +78,7 @@ pub async fn follow(
     let mut child = command.spawn()?;
     let mut family = Family::of(child.id());
     if let Some(mut input) = child.stdin.take() {
-        // One that ends at once says more by how it ends; one that does not read says nothing.
+        // Ignores write errors: if a program ends at once, its exit status explains more, and a program need not read.
         let write = async {
             let _ = input.write_all(stdin).await;
             Ok(())
@@ -138,7 +138,7 @@ async fn run_in(
         let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let write = async {
             if let Some(mut input) = input {
-                // Its answer says what it made of the part that it read.
+                // Its answer tells how it used the part that it read.
                 let _ = input.write_all(stdin).await;
             }
         };
@@ -159,7 +159,7 @@ async fn run_in(
     Ok(output)
 }
 
-/// Runs `command` without input and waits for it: for the start, when there is no loop yet. Ignores its standard error.
+/// Runs `command` without input and waits for it. For the start, before the loop runs. Ignores its standard error.
 ///
 /// # Errors
 /// Same as [`run`].
@@ -224,7 +224,7 @@ impl Family {
 impl Drop for Family {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // None is left when it ended by itself.
+            // The group is gone if all processes have ended.
             let _ = killpg(group, Signal::SIGKILL);
         }
     }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_which_nothing_is_heard_ends_with_its_children() {
+    fn silent_program_ends_with_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let order = vec![b'x'; 1 << 20];
         for (name, script) in [
@@ -340,7 +340,7 @@ mod tests {
             );
             assert!(gone(&file), "{name}");
         }
-        // One that says something now and then goes on, whatever it says.
+        // A program that prints now and then continues, whatever it prints.
         let script = "for i in 1 2 3 4 5 6; do echo; sleep 0.2; done";
         let mut lines = 0;
         let heard = follow(shell(script), b"", 100, Duration::from_secs(1), |_| lines += 1);

@@ -1,6 +1,6 @@
-//! Chance, to spread in time what many nodes would else do at once. No secrets are made of it.
+//! Random numbers, to spread the load of many nodes in time. Not for secrets.
 
-/// Any of all numbers. Without a source of randomness the highest: who waits by it loses the spread, not the pause.
+/// Returns a random number. Without a source of randomness the maximum: a delay then loses its spread, not its length.
 pub fn random() -> u32 {
     use ring::rand::SecureRandom;
     let mut bytes = [0; 4];

@@ -1,5 +1,5 @@
-//! Room kept on the node's disk for the node itself: when pods have filled it to the last byte, the reserve is given up,
-//! so that the store can be written, layers be deleted and the shortage be told.
+//! Reserve of disk space for the node itself. When pods have filled the disk, it is released, so that the store can be
+//! written, layers be deleted and the shortage be reported.
 
 use std::fs::{self, File};
 use std::io;
@@ -52,7 +52,7 @@ impl Reserve {
     /// Gives the room up, whatever is available.
     ///
     /// # Errors
-    /// There is no reserve, or the file cannot be deleted.
+    /// The reserve does not exist, or the file cannot be deleted.
     pub fn give_up(&self) -> io::Result<()> {
         fs::remove_file(&self.file)?;
         log::warn!("the disk is full: giving up {} kept for the node itself", self.file.display());

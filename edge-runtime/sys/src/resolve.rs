@@ -1,7 +1,8 @@
 //! Host names to addresses without libc: a static binary has no NSS, and a blocking lookup would stop the
 //! node. IP literals, `/etc/hosts`, then DNS over UDP, and TCP for long answers, to the servers of `/etc/resolv.conf`.
 //!
-//! Owns the sockets; `search` decides whom to ask what, [`wire`] owns the DNS message. Knows nothing of who wants the address.
+//! Owns the sockets; `search` decides which server gets which query, [`wire`] owns the DNS message. Does not know its
+//! callers.
 
 mod config;
 mod search;
@@ -96,7 +97,7 @@ async fn resolve_until(host: &str, port: u16, end: Option<Instant>) -> Result<Ve
                         };
                         match search.cut_off(packet, &question) {
                             None => search.reply(packet),
-                            // A server that has no TCP is as good as what it did say.
+                            // Without TCP the truncated answer of a server counts.
                             Some(query) => match smol::future::or(by_tcp(question.server, query), late).await {
                                 Ok(whole) => search.reply(&whole),
                                 Err(_) => search.reply(packet),

@@ -1,4 +1,4 @@
-//! Signals as a stream for the loop, and the mask of what is started. Knows nothing of what they ask for.
+//! Signals as a stream for the loop, and the signal mask of child processes. Does not know the meaning of signals.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -44,8 +44,8 @@ pub fn unmask_self() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
-/// What `command` starts blocks no signal. runc empties the mask of a container, youki leaves it as it was: such a
-/// container would not hear SIGTERM.
+/// Makes `command` start with an empty signal mask. runc empties the mask of a container, but youki keeps it: such a
+/// container would not receive SIGTERM.
 pub fn unmask(command: &mut Command) {
     // SAFETY: sigprocmask(2), all that this calls, may be called between fork and exec (signal-safety(7)).
     unsafe { command.pre_exec(unmask_self) };

@@ -1,4 +1,4 @@
-//! Unix sockets at paths of any length. Knows nothing of what is said through them.
+//! Unix sockets at paths of any length. Does not know their protocols.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};

@@ -25,7 +25,7 @@ pub fn sort_by<T>(items: &mut [T], mut compare: impl FnMut(&T, &T) -> Ordering) 
     }
 }
 
-/// Where each item has to go, by a comparison of two of them.
+/// Returns the target position of each item, by a comparison of two of them.
 fn places(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by(|a, b| compare(*a, *b));

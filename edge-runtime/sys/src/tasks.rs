@@ -11,7 +11,7 @@ use async_executor::{LocalExecutor, Task};
 pub struct Tasks(Rc<LocalExecutor<'static>>);
 
 impl Tasks {
-    /// Starts when the loop next waits. A dropped task is cancelled; detach one that is not held.
+    /// Starts when the loop next waits. Dropping a task cancels it; detach a task that should continue.
     pub fn spawn(&self, future: impl Future<Output = ()> + 'static) -> Task<()> {
         self.spawn_boxed(Box::pin(future))
     }

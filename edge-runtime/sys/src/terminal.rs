@@ -41,7 +41,7 @@ pub fn open_raw() -> io::Result<(File, File)> {
     Ok((master.into(), slave.into()))
 }
 
-/// Either end may be given. The foreground process is told (SIGWINCH) if the size is another.
+/// Sets the size; either end may be given. The foreground process gets SIGWINCH if the size has changed.
 ///
 /// # Errors
 /// It is not a terminal.

@@ -59,7 +59,7 @@ impl Trash {
 /// nothing while another process sweeps.
 ///
 /// # Errors
-/// What could not be deleted, the rest is.
+/// Something could not be deleted; all other entries are.
 pub fn sweep(dir: &Path) -> io::Result<()> {
     let Some(lock) = unless_missing(fs::File::create(dir.join(LOCK)))? else { return Ok(()) };
     let Ok(_lock) = Flock::lock(lock, FlockArg::LockExclusiveNonblock) else { return Ok(()) };

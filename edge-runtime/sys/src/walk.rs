@@ -1,5 +1,5 @@
-//! Walks folder trees that strangers filled: depth first by open folders, so that a pass costs time linear in the number of
-//! entries and memory linear in depth. Links are never followed, and bounds stop a tree that was made to be expensive.
+//! Walks untrusted folder trees: depth first by open folders, so that a pass costs time linear in the number of entries
+//! and memory linear in depth. Links are never followed, and limits stop a tree that was made to be expensive.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -19,7 +19,7 @@ pub const FOLDER: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag:
 /// 32 KiB. The deepest of honest trees have some sixty.
 pub const DEEPEST: usize = 500;
 
-/// What one or several walks may cost together.
+/// Limits of one or several walks together.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Entries that may still be read.
@@ -46,13 +46,13 @@ pub enum Stopped {
 
 impl From<nix::errno::Errno> for Stopped {
     fn from(errno: nix::errno::Errno) -> Self {
-        // No descriptor is left for a folder so deep down.
+        // Out of descriptors for a folder this deep.
         if errno == nix::errno::Errno::EMFILE { Self::Bound(Bound::Depth) } else { Self::Io(errno.into()) }
     }
 }
 
-/// A walk under way. The caller takes entries with [`Walk::next_entry`] and says with [`Walk::enter`] which folders to go into;
-/// what is in such a folder comes before the rest of the one around it.
+/// A running walk. The caller takes entries with [`Walk::next_entry`] and enters folders with [`Walk::enter`]; their
+/// entries come before the remaining ones of the folder around.
 pub struct Walk<'a> {
     bounds: &'a mut Bounds,
     levels: Vec<Level>,
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
     /// Name of the next entry in [`Walk::folder`]; none when all has been seen.
     ///
     /// # Errors
-    /// A bound is reached, or a folder cannot be read: [`Walk::leave`] passes over the rest of it.
+    /// A limit is reached, or a folder cannot be read: [`Walk::leave`] skips its remaining entries.
     pub fn next_entry(&mut self) -> Result<Option<CString>, Stopped> {
         while let Some(level) = self.levels.last_mut() {
             match level.entries.next() {
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Passes over what is left of the current folder.
+    /// Skips the remaining entries of the current folder.
     pub fn leave(&mut self) {
         self.levels.pop();
     }

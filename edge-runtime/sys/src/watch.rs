@@ -1,4 +1,4 @@
-//! Notices changes in a folder (inotify), also of one that goes and comes back. Knows nothing of what the files mean.
+//! Notices changes in a folder (inotify), also after it was deleted and created again. Does not know the files.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,8 @@ impl FolderWatch {
         Ok(watch)
     }
 
-    /// A watch is of an inode: the next folder of that name needs one of its own. Of the same inode it stays the same.
+    /// Adds a watch. It belongs to an inode: the next folder of that name needs another one. For the same inode it
+    /// stays the same.
     fn add(&self, folder: &Path) {
         let come_and_go = AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE;
         let inotify = self.0.get_ref();
@@ -31,7 +32,7 @@ impl FolderWatch {
         }
     }
 
-    /// Waits until something changed; several changes may be told as one.
+    /// Waits for a change; several changes may count as one.
     ///
     /// # Errors
     /// The descriptor fails.
@@ -60,7 +61,7 @@ mod tests {
             watch.changed(&folder).await.unwrap();
             fs::create_dir(&folder).unwrap();
             watch.changed(&folder).await.unwrap();
-            // What is told late is taken before the new file comes.
+            // Takes late events before the new file is created.
             while smol::future::or(async { watch.changed(&folder).await.is_ok() }, async {
                 smol::Timer::after(std::time::Duration::from_millis(50)).await;
                 false

@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_may_stand_before_the_verb() {
+    fn root_may_precede_the_verb() {
         let order = |words: &[&str]| {
             let words = verb_first(words.iter().map(OsString::from).collect());
             words.join(&OsString::from(" ")).into_string().unwrap()

@@ -1,5 +1,5 @@
-//! Starts the write-back of data as it comes. Otherwise a whole layer gathers in the page cache, and then every sync of
-//! another process's small file waits for all of it (ext4 writes the data of a transaction with it).
+//! Starts the write-back of data as it arrives. Otherwise a whole layer accumulates in the page cache, and every sync
+//! of a small file by another process waits for all of it (ext4 writes the data of a transaction with it).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -8,9 +8,9 @@ use std::os::fd::AsRawFd;
 
 use nix::libc;
 
-/// At most about twice this many bytes are being written back.
+/// Bytes between two write-backs. About twice as many are being written back at most.
 const STEP: u64 = 4 << 20;
-/// Small files that wait together.
+/// Maximum number of small files that wait together.
 const MOST_FILES: usize = 64;
 
 /// Counts what is written.

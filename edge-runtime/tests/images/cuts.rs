@@ -72,7 +72,7 @@ fn a_pull_that_is_killed_anywhere_leaves_nothing() {
 
 /// Killed between its last commit and the removal of its note, which is a moment of a sync.
 #[test]
-fn the_note_of_a_pull_whose_image_is_known_goes() {
+fn note_of_a_completed_pull_is_deleted() {
     let served = served();
     let server = Server::start(move |request| served.answer(request));
     let image = server.image("app:v1");
@@ -82,7 +82,7 @@ fn the_note_of_a_pull_whose_image_is_known_goes() {
     let [record] = records.as_slice() else { panic!("{records:?}") };
     let note = node.state("incoming").join(format!("want-{}", record.trim_end_matches(".image")));
     std::fs::write(&note, r#"{"layers": [], "brought": [], "access": {}}"#).unwrap();
-    // And one of another image, which a power cut has emptied.
+    // A note about another image, which a power cut has emptied.
     std::fs::write(node.state("incoming").join(format!("want-{}", "0".repeat(64))), "").unwrap();
     node.run("collect", &["usual"]).expect();
     is_clean(&node);

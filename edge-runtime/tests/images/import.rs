@@ -50,7 +50,7 @@ fn every_kind_of_archive_is_taken_in() {
     let bytes = fs::read(at("docker.tar.gz")).unwrap();
     node.run_with_input("import", &["-", "--reference", "reg.example:5000/mine"], &bytes).expect();
     has_busybox(&node, "reg.example:5000/mine:latest");
-    // The same image under another name is one image.
+    // The same image under another name is not stored twice.
     node.run("import", &[&at("docker.tar")]).expect();
     has_busybox(&node, "reg.example:5000/mine:latest");
     has_busybox(&node, "docker.io/library/busybox:1");
@@ -75,7 +75,7 @@ fn the_script_makes_the_same_image_each_time() {
     assert_eq!(node.images()[0]["id"], again.images()[0]["id"]);
 }
 
-/// An OCI layout in a folder, made of the same parts that a registry serves.
+/// Writes an OCI layout to a folder, from the parts that a registry serves.
 fn layout(dir: &Path, served: &Served, name: &str) {
     fs::create_dir_all(dir.join("blobs/sha256")).unwrap();
     fs::write(dir.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#).unwrap();
@@ -133,7 +133,7 @@ fn archives_that_lie_or_are_cut_leave_nothing() {
 }
 
 #[test]
-fn images_of_an_archive_that_cannot_be_taken_do_not_keep_others_out() {
+fn faulty_image_of_an_archive_does_not_block_others() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path();
     let served = Served::new(&[layer("file", b"content")]);

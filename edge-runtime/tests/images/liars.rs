@@ -45,7 +45,7 @@ fn wrong_manifests_and_configurations_are_refused() {
     let other = Served::new(&[layer("file", b"other")]);
     let manifest = served.manifest.clone();
     let server = Server::start(move |request| {
-        // The tag and the digest lead to something else than they say.
+        // The content does not match the tag and the digest.
         if request.path.contains("manifests") {
             Answer::ok(other.content["manifests/v1"].clone())
         } else {
@@ -77,8 +77,8 @@ fn hostile_layers_leave_nothing_behind() {
     }
 }
 
-/// Folders in folders, deeper than descriptors and paths reach, by links through which each entry goes on where the
-/// last one ended. None of it may keep the next pull or import from its work.
+/// Nested folders, deeper than descriptors and paths reach: each entry continues at a link to the last one. None of
+/// them may block the next pull or import.
 #[test]
 fn bottomless_layers_block_nothing() {
     let hard = Served::new(&[deep::by_links(40, 100)]);
@@ -96,14 +96,14 @@ fn bottomless_layers_block_nothing() {
         nothing_is_visible(&node);
         assert!(node.listing("incoming").is_empty(), "{:?}", node.listing("incoming"));
     }
-    // As a helper left it that was killed.
+    // As a killed helper left it.
     deep::make(&node.state("incoming/layer-00"), 1500);
     node.limited("pull", &[&server.image("app:v1")], 1024).expect();
     assert!(node.listing("incoming").is_empty(), "{:?}", node.listing("incoming"));
     assert_eq!(node.images().len(), 1);
 }
 
-/// Nine layers of 8 GiB, the most that one may have: none of them is asked for.
+/// Nine layers of 8 GiB, the maximum of one layer: none of them is requested.
 #[test]
 fn an_image_that_claims_more_than_the_limit_is_not_fetched() {
     let layers: Vec<_> = (0..9).map(|n| layer("file", &[n])).collect();
@@ -153,7 +153,7 @@ fn a_pull_that_was_killed_goes_on_in_the_next_run() {
         let mut answer = served.answer(request);
         if request.path == path {
             if stalling.load(Ordering::Relaxed) {
-                // Half of it, and a connection that ends.
+                // Half of the body, then the connection ends.
                 answer.announce = Some(answer.body.len());
                 answer.body.truncate(200_000);
             } else if let Some(start) = start_of_range(request) {

@@ -11,7 +11,7 @@ pub(crate) struct Node {
     temp: tempfile::TempDir,
 }
 
-/// What a verb did.
+/// Result of a verb.
 pub(crate) struct Done {
     pub(crate) ok: bool,
     pub(crate) stdout: String,
@@ -40,7 +40,7 @@ impl Node {
 
     pub(crate) fn command(&self, verb: &str) -> Command {
         let program = Path::new(env!("CARGO_BIN_EXE_edge-runtime"));
-        // Of another package, so cargo does not build it for this test.
+        // It belongs to another package, so cargo does not build it for this test.
         let admin = program.with_file_name("edge-admin");
         assert!(verb != "images" || admin.exists(), "no {}: cargo build -p sampan-admin makes it", admin.display());
         let mut command = Command::new(program);
@@ -108,14 +108,14 @@ impl Node {
 }
 
 impl Done {
-    /// Success, with all that was said if not.
+    /// Asserts success; prints all output on failure.
     #[track_caller]
     pub(crate) fn expect(self) -> Self {
         assert!(self.ok, "failed: {}{}", self.stdout, self.stderr);
         self
     }
 
-    /// Failure whose text has all of these in it.
+    /// Asserts a failure whose text contains all of these.
     #[track_caller]
     pub(crate) fn expect_error(self, parts: &[&str]) -> Self {
         assert!(!self.ok, "did not fail: {}", self.stdout);

@@ -1,4 +1,4 @@
-//! Content that came with a login is for those who have it: to know its digests is not enough.
+//! Content that was pulled with a login is only for pods with that login: knowing its digests is not enough.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::wire::{Answer, Request, Served, Server, layer, sha256};
 /// `user:secret`.
 const LOGIN: &str = "Basic dXNlcjpzZWNyZXQ=";
 
-/// Serves `private` under `/v2/app/` for the login, and `thief` under `/v2/thief/` for everyone.
+/// Serves `private` under `/v2/app/` with the login, and `thief` under `/v2/thief/` without one.
 fn server(private: &Served, thief: Served) -> Server {
     let private = private.clone();
     Server::start(move |request| {
@@ -48,7 +48,7 @@ fn digests_open_no_private_image() {
     // The manifest of the private image, with nothing behind it.
     let mut by_config = Served::new(&[]);
     by_config.content = [("manifests/v1".into(), private.content["manifests/v1"].clone())].into();
-    // A configuration of the thief's that names the private layer, and a blob that is something else.
+    // A configuration of the thief that names the private layer, and a blob with other content.
     let mut by_layer = Served::new(&[layer("key", b"secret content")]);
     by_layer.content.retain(|path, _| !path.contains(&by_layer.layers[0]));
     let descriptor = json!({"digest": sha256(&own), "size": own.len()});
@@ -63,7 +63,7 @@ fn digests_open_no_private_image() {
         pull(&node, &server, "app:v1", Some("secret")).expect();
         let before = node.images();
         pull(&node, &server, "thief:v1", None).expect_error(&[why]);
-        // A second try finds no more than the first.
+        // A second attempt finds no more than the first.
         pull(&node, &server, "thief:v1", Some("wrong")).expect_error(&[why]);
         assert_eq!(node.images(), before);
         assert!(node.images()[0].get("access").is_some(), "{before:?}");
@@ -91,7 +91,7 @@ fn who_has_the_content_may_use_what_is_here() {
 }
 
 #[test]
-fn a_look_tells_whether_the_registry_has_another() {
+fn check_detects_another_image_in_the_registry() {
     let served = Served::new(&[layer("file", b"content")]);
     let newer = Served::new(&[layer("file", b"newer")]);
     let switch = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

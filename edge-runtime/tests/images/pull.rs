@@ -34,7 +34,7 @@ fn gzip_and_zstd_docker_and_oci_come_out_the_same() {
         let known = &node.images()[0];
         let names: Vec<&str> = known["references"].as_array().unwrap().iter().map(|n| n.as_str().unwrap()).collect();
         assert!(names.contains(&image.as_str()) && names.iter().any(|n| n.contains("@sha256:")), "{names:?}");
-        // By digest, the answer to which is here already.
+        // A pull by digest, whose content is already here.
         let by_digest = names.iter().find(|n| n.contains('@')).unwrap();
         node.pull(by_digest).expect();
         assert_eq!(node.images().len(), 1);
@@ -42,7 +42,7 @@ fn gzip_and_zstd_docker_and_oci_come_out_the_same() {
 }
 
 #[test]
-fn what_is_here_is_not_fetched_again() {
+fn present_layers_are_not_fetched_again() {
     if !tools() {
         return;
     }
@@ -131,7 +131,7 @@ fn logins_come_from_a_file_a_secret_or_the_configuration() {
     ));
     node.pull(&image).expect();
 
-    // As the daemon asks.
+    // With the daemon's arguments.
     let node = Node::new();
     let request = serde_json::json!({
         "auth": format!("[{},{}]", auth("wrong"), auth("secret")),

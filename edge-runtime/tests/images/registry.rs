@@ -1,4 +1,4 @@
-//! A real registry on loopback, filled by skopeo with images made of the host's busybox.
+//! A real registry on loopback, filled by skopeo with images of the host's busybox.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ pub(crate) struct Registry {
     login: bool,
 }
 
-/// The tools that these tests stand on, or why the test is skipped.
+/// Whether the tools of these tests exist; prints why a test is skipped.
 pub(crate) fn tools() -> bool {
     let have = |tool: &str| Command::new("which").arg(tool).stdout(Stdio::null()).status().is_ok_and(|s| s.success());
     let missing: Vec<_> = ["docker-registry", "skopeo", "busybox"].into_iter().filter(|tool| !have(tool)).collect();
@@ -117,7 +117,7 @@ pub(crate) fn busybox() -> &'static Path {
     })
 }
 
-/// What skopeo calls it.
+/// Source of busybox for skopeo.
 pub(crate) fn busybox_source() -> String {
     format!("docker-archive:{}", busybox().display())
 }

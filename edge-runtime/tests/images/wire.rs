@@ -1,4 +1,4 @@
-//! Peers that misbehave: a registry of a few lines whose answers a test decides, and a proxy that cuts connections.
+//! Faulty peers: a small registry whose answers a test decides, and a proxy that cuts connections.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ pub(crate) struct Request {
     pub(crate) headers: BTreeMap<String, String>,
 }
 
-/// Status, extra header lines, body. A body may be longer or shorter than `announce` says.
+/// Status, extra header lines, body. A body may be longer or shorter than `announce`.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<String>,

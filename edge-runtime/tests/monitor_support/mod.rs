@@ -17,7 +17,7 @@ use sampan_monitor::protocol::{ContainerState, Phase, StartContainer};
 use sampan_sys::tasks::Tasks;
 use smol::channel::Receiver;
 
-/// Whether containers can be run here; says why not.
+/// Whether containers can run here; prints why not.
 pub fn can_run() -> bool {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: needs root");
@@ -246,7 +246,7 @@ impl Drop for Node {
     }
 }
 
-/// Removes a cgroup and those below it: a killed OCI runtime leaves what it had made.
+/// Removes a cgroup and those below it: a killed OCI runtime leaves them behind.
 fn remove_cgroup(cgroup: &Path) {
     for below in fs::read_dir(cgroup).into_iter().flatten().flatten() {
         if below.file_type().is_ok_and(|kind| kind.is_dir()) {

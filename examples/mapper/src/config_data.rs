@@ -1,7 +1,8 @@
 //! `configData` of a Device, as a mapper is given it: values wrapped in `google.protobuf.Any`. Knows the wrappers of
 //! `google/protobuf/wrappers.proto`, and no protocol.
 //!
-//! Numbers come as float32 mostly, and people write numbers as text and text as numbers: what a key means decides how it is read.
+//! Numbers arrive as float32 mostly, and people write numbers as text and text as numbers. The type of the key decides
+//! how its value is read.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +83,7 @@ impl Config {
         Ok(Self(read.collect::<Result<_, _>>()?))
     }
 
-    /// Returns these values, and those of `others` where they are missing.
+    /// Returns these values, and values of `others` for missing keys.
     #[must_use]
     pub fn over(&self, others: &Self) -> Self {
         let mut all = others.clone();
@@ -95,7 +96,7 @@ impl Config {
         self.0.contains_key(key)
     }
 
-    /// The text of a key; `None` if it is missing or empty.
+    /// Returns the text of a key; `None` if it is missing or empty.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<String> {
         match self.0.get(key)? {
@@ -135,7 +136,7 @@ impl Config {
     }
 
     /// # Errors
-    /// It is neither true nor false.
+    /// The value is not `true` or `false`.
     pub fn flag(&self, key: &str) -> Result<bool, String> {
         match self.0.get(key) {
             None => Ok(false),
@@ -165,7 +166,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_node_wraps_is_read() {
+    fn wrapped_values_are_read() {
         let config = read(vec![
             ("offset", Any::float(2.0)),
             ("scale", Any::float(0.1)),
@@ -185,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error_that_names_the_key() {
+    fn error_names_the_key_of_a_wrong_value() {
         let config = read(vec![("a", Any::float(1.5)), ("b", Any::string("x".into())), ("c", Any::float(-1.0))]);
         let config = config.expect("all of it is known");
         for key in ["a", "b", "c"] {

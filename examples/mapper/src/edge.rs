@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// A registration brings all devices.
 const LONGEST: usize = 8 << 20;
 
-/// Connects when there is something to say, and again when it has to.
+/// Connects for the first message, and again after a failure.
 #[derive(Clone, Debug)]
 pub struct Edge {
     socket: PathBuf,

@@ -55,7 +55,7 @@ impl Health {
         }
     }
 
-    /// To wait at least before the next round: one that does not answer holds up a bus that it shares with others.
+    /// Minimum delay before the next round: a silent device blocks a bus that it shares with others.
     #[must_use]
     pub fn pause(&self) -> Duration {
         match self.lost.checked_sub(LOST) {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_lost_answer_is_no_outage_and_one_answer_no_recovery() {
+    fn single_answers_do_not_change_the_state() {
         let mut health = Health::default();
         assert_eq!(health.state(), None);
         let mut states = Vec::new();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_is_asked_less_often() {
+    fn silent_device_backs_off() {
         let mut health = Health::default();
         let mut pauses = Vec::new();
         for _ in 0..10 {

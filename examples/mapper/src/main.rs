@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     match work() {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failed { why, code }) => {
-            // Nothing is left to do when even stderr is gone.
+            // Without stderr an error cannot be reported.
             let _ = writeln!(std::io::stderr(), "edge-mapper: {why}");
             code.into()
         }

@@ -1,5 +1,5 @@
-//! A mapper of one protocol: registers with the node, holds the devices that the node gives it, and has each driven by a task. What
-//! the node says twice changes nothing.
+//! A mapper of one protocol: registers with the node, holds the node's devices, and has a task drive each. A repeated
+//! message of the node changes nothing.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -96,7 +96,7 @@ pub async fn run<D: Driver>(options: Options, driver: D) -> io::Result<()> {
         tokio::select! {
             call = calls.recv() => match call {
                 Some(Call { ask, reply }) => {
-                    // Who has given up is not answered, and is not heard: it may have said something else since.
+                    // Ignores a call whose client has given up: it may have sent a newer one since.
                     if !reply.is_closed() {
                         let _ = reply.send(mapper.asked(ask).await);
                     }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_is_told_once() {
+    fn trouble_is_reported_once() {
         let mut once = Once::default();
         let told = ["a", "a", "b", "a"].map(|trouble| once.is_news("temp", trouble));
         assert_eq!(told, [true, false, true, true]);

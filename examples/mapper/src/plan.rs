@@ -8,12 +8,12 @@ use crate::config_data::Config;
 use crate::drivers::{Access, Driver};
 use crate::value::{self, Kind, Range, Value};
 
-/// Between two reads, where a Device does not say.
+/// Default interval between two reads.
 const COLLECT: Duration = Duration::from_secs(1);
 const COLLECT_AT_LEAST: Duration = Duration::from_millis(50);
 /// Longest cycle that is kept apart from a longer one: a month.
 const CYCLE_AT_MOST: Duration = Duration::from_secs(30 * 24 * 3_600);
-/// Most properties of a device: what a node takes in one report.
+/// Maximum number of properties of a device: the limit of the node for one report.
 const PROPERTIES: usize = 1_024;
 
 /// Names a device.
@@ -33,7 +33,7 @@ impl std::fmt::Display for Id {
 pub struct Plan<P> {
     pub id: Id,
     pub properties: Vec<Property<P>>,
-    /// How often the state is reported; zero for its changes alone. None: never.
+    /// Interval of state reports; zero means only changes. `None`: never.
     pub state: Option<Duration>,
 }
 
@@ -49,7 +49,7 @@ pub struct Property<P> {
     pub desired: Option<Desired>,
 }
 
-/// What is wanted of a property.
+/// Desired value of a property.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     pub text: String,
@@ -64,7 +64,7 @@ fn cycle(millis: i64, unsaid: Duration, least: Duration) -> Duration {
 }
 
 /// # Errors
-/// Why this device cannot be driven as it stands, for people.
+/// The reason why this device cannot be driven, as text for people.
 pub fn plan<D: Driver>(device: &Device, model: &DeviceModel) -> Result<Plan<D::Point>, String> {
     let spec = device.spec.as_ref().ok_or("the Device has no spec")?;
     if spec.properties.len() > PROPERTIES {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_desired_has_to_fit() {
+    fn desired_value_must_fit_its_type() {
         let desired = |text: &str| plan::<Modbus>(&device(vec![held("level", text)]), &model("ReadWrite", "INT"));
         let held_desired = desired("60").expect("a plan").properties.into_iter().next().and_then(|one| one.desired);
         assert_eq!(held_desired, Some(Desired { text: "60".into(), value: Value::Whole(60) }));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_key_is_named() {
         let whole = device(vec![held("level", "")]);
         assert_eq!(error(&Device::default(), &model("", "")), "the Device has no spec");
         assert_eq!(error(&whole, &DeviceModel::default()), "property level: model  does not have it");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_properties_of_one_name_the_first_counts() {
+    fn first_of_two_equal_names_counts() {
         let twice = device(vec![held("level", "1"), held("level", "2")]);
         let plan = plan::<Modbus>(&twice, &model("ReadWrite", "INT")).expect("a plan");
         assert_eq!(plan.properties.len(), 1);

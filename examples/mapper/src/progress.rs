@@ -9,7 +9,7 @@ use crate::plan::{Plan, Property};
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(30);
 
-/// When something that failed is tried again: not before `at`.
+/// Back-off of a failed operation: the next attempt is not before `at`.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
     pub at: Instant,
@@ -28,7 +28,7 @@ impl Retry {
     }
 }
 
-/// What was read, as the property's text, and when: milliseconds since 1970.
+/// A read value, as the property's text, and its time in milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     pub text: String,
@@ -39,10 +39,10 @@ pub struct Reading {
 pub struct Progress {
     pub collect_at: Instant,
     pub report_at: Instant,
-    /// `None` until it is read, and when it cannot be read any more: an old value is not reported again.
+    /// `None` until it is read, and after a failed read: an old value is not reported again.
     pub reading: Option<Reading>,
     pub write: Retry,
-    /// This process knows what was written, or that it is unknown.
+    /// This process knows the written value, or that it is unknown.
     pub seen: bool,
 }
 
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_anew_goes_on_or_begins() {
+    fn changed_plan_continues_or_restarts() {
         let start = Instant::now();
         let mut progress = Progress::new(start);
         progress.reading = Some(Reading { text: "ON".into(), at: 1 });

@@ -30,17 +30,17 @@ use tonic_prost::ProstCodec;
 
 use crate::plan::Id;
 
-/// The node has one connection, or two for a moment. Others in the folder are strangers.
+/// The node has one connection, or two for a moment. Other clients in the folder are untrusted.
 const CONNECTIONS: usize = 16;
 const CALLS_OF_A_CONNECTION: u32 = 8;
 /// A device has less.
 const LONGEST: usize = 1 << 20;
 /// A caller that is silent is asked whether it is there,
 const ASKED: Duration = Duration::from_secs(20);
-/// and hung up on when it says nothing: also one that never said that it speaks HTTP/2.
+/// Timeout of a silent connection: also before its HTTP/2 preface.
 const SILENT: Duration = Duration::from_secs(50);
 
-/// What a node asks.
+/// A request of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ask {
     /// RegisterDevice and UpdateDevice: this is the device.
@@ -59,7 +59,7 @@ pub struct Call {
     pub reply: oneshot::Sender<Result<Option<Device>, Status>>,
 }
 
-/// Listens at this path, in the place of what an earlier process left there.
+/// Listens at this path, and replaces the socket of an earlier process.
 ///
 /// # Errors
 /// The socket cannot be had; names it.
@@ -223,7 +223,7 @@ async fn answer(calls: mpsc::Sender<Call>, request: http::Request<Body>) -> http
     }
 }
 
-/// `ask`: what a request asks, and what its answer is made of.
+/// `ask` parses a request and builds its answer.
 async fn unary<Q, R, K>(
     calls: mpsc::Sender<Call>,
     request: http::Request<Body>,

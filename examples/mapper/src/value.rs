@@ -1,4 +1,4 @@
-//! Values between hardware and twins: what a driver reads as the text that a property of a type has, and back.
+//! Converts values between hardware and twins: a driver's value to the text of a typed property, and back.
 
 use std::fmt;
 
@@ -111,7 +111,7 @@ pub fn parse(text: &str, kind: Kind) -> Result<Value, String> {
     value.ok_or_else(|| format!("{shown:?} is not {what}"))
 }
 
-/// Least and greatest value, of the model; each may be none.
+/// Minimum and maximum of the model, both optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Range {
     least: Option<f64>,
@@ -127,7 +127,7 @@ impl Range {
     }
 
     /// # Errors
-    /// The value is out of it.
+    /// The value is outside the range.
     #[expect(clippy::cast_precision_loss, reason = "compared with a bound that has no more digits")]
     pub fn check(self, value: Value) -> Result<(), String> {
         let number = match value {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_refused() {
+    fn value_out_of_range_is_refused() {
         let range = Range::new("-40", "125");
         assert_eq!(range.check(Value::Number(125.0)), Ok(()));
         assert_eq!(range.check(Value::Whole(126)), Err("126 is more than the maximum, 125".into()));
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_what_was_read(number in any::<i64>(), part in -1.0e6..1.0e6_f64) {
+        fn written_value_equals_the_read_one(number in any::<i64>(), part in -1.0e6..1.0e6_f64) {
             prop_assert_eq!(parse(&format(Value::Whole(number), Kind::Int), Kind::Int), Ok(Value::Whole(number)));
             let text = format(Value::Number(part), Kind::Double);
             prop_assert_eq!(format(parse(&text, Kind::Double).expect("a number"), Kind::Double), text);

@@ -1,5 +1,5 @@
-//! Which desired values hardware was given, so that each is written once: a file beside the mapper's socket, changed only when
-//! something was written.
+//! Desired values that were written to hardware, so that each is written once: a file beside the mapper's socket,
+//! changed only after a write.
 //!
 //! It is valid while the system runs. After a reboot of the board it is unknown what the hardware has kept: then a
 //! value is read before it is written.
@@ -51,7 +51,7 @@ fn values(text: &str, boot: &str) -> Option<Values> {
 }
 
 impl Written {
-    /// `keeps`: hardware has what it was given when a mapper begins.
+    /// `keeps`: hardware keeps its values when a mapper restarts.
     #[must_use]
     pub fn load(path: PathBuf, keeps: bool) -> Self {
         let boot = read(BOOT.as_ref()).unwrap_or_default().trim().to_owned();
@@ -71,7 +71,7 @@ impl Written {
         self.save().await;
     }
 
-    /// Nothing is wanted any more: the next one is written, whichever it is.
+    /// The desired value was removed: the next one is written, even if it is the same.
     pub async fn forget(&self, id: &Id, property: &str) {
         let gone = self.values.borrow_mut().get_mut(id).and_then(|held| held.remove(property));
         if gone.is_some() {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_known_to_the_next_process() {
+    fn written_values_are_known_to_the_next_process() {
         let folder = tempfile::tempdir().expect("temp dir");
         let path = folder.path().join("m.written");
         run(async {

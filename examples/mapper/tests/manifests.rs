@@ -1,4 +1,4 @@
-//! The manifests beside this crate are driven as they stand.
+//! The mapper accepts the manifests beside this crate.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

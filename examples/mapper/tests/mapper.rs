@@ -18,7 +18,7 @@ fn the_helper() {
     be_the_helper();
 }
 
-/// Long enough for a write or a read that should not be to come.
+/// Long enough to notice an unwanted write or read.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 fn boiler() -> Value {
@@ -59,7 +59,7 @@ impl Lab {
 }
 
 #[test]
-fn a_register_is_reported_and_a_desired_value_written_once_whoever_is_killed() {
+fn value_is_written_once_although_processes_are_killed() {
     let slave = Slave::start(&[(7, 215), (20, 1)]);
     let address = slave.address.to_string();
     let mut lab = Lab::start();
@@ -107,7 +107,7 @@ fn a_register_is_reported_and_a_desired_value_written_once_whoever_is_killed() {
 }
 
 #[test]
-fn a_node_that_knows_nothing_is_told_all() {
+fn node_without_state_gets_everything() {
     let slave = Slave::start(&[(7, 215), (20, 1)]);
     let mut lab = Lab::start();
     lab.node.model(boiler());
@@ -131,7 +131,7 @@ fn a_node_that_knows_nothing_is_told_all() {
 }
 
 #[test]
-fn what_hardware_has_already_is_not_written() {
+fn value_of_the_hardware_is_not_written_again() {
     let slave = Slave::start(&[(7, 0), (20, 5)]);
     let address = slave.address.to_string();
     let mut lab = Lab::start();
@@ -144,7 +144,7 @@ fn what_hardware_has_already_is_not_written() {
 }
 
 #[test]
-fn a_bus_that_hangs_stops_no_other_and_is_told_once() {
+fn hung_bus_blocks_no_other_and_is_reported_once() {
     let (good, bad) = (Slave::start(&[(7, 1), (20, 0)]), Slave::start(&[(7, 1), (20, 0)]));
     let mut lab = Lab::start();
     lab.node.model(boiler());
@@ -176,7 +176,7 @@ fn a_bus_that_hangs_stops_no_other_and_is_told_once() {
 }
 
 #[test]
-fn a_device_that_cannot_be_driven_is_an_event_and_stops_no_other() {
+fn impossible_device_causes_an_event_and_blocks_no_other() {
     let slave = Slave::start(&[(7, 10), (20, 0)]);
     let address = slave.address.to_string();
     let mut lab = Lab::start();

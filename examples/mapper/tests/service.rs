@@ -1,4 +1,4 @@
-//! The mapper's own socket, called by another gRPC stack: what is said twice or wrongly ends nothing.
+//! The mapper's own socket with another gRPC stack: repeated or malformed calls do not stop the mapper.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -48,7 +48,7 @@ fn device(name: &str, id: &str) -> Device {
 }
 
 #[test]
-fn calls_are_answered_whatever_they_are() {
+fn any_call_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let _node = Node::start(folder.path());
     let mut program = Mapper::start(folder.path(), &["--protocol", "onewire", "--onewire", "/nowhere"]);
@@ -101,7 +101,7 @@ fn calls_are_answered_whatever_they_are() {
         assert_eq!(code(call(mapper::GET_DEVICE, get("t1").encode_to_vec()).await), Err(Code::NotFound));
         assert!(call(mapper::REMOVE_DEVICE_MODEL, Vec::new()).await.is_ok());
 
-        // Clients that send nothing, or garbage, delay no other client.
+        // Clients that send nothing, or garbage, do not delay other clients.
         let mut strangers: Vec<UnixStream> = (0..10).map(|_| UnixStream::connect(&socket).unwrap()).collect();
         for stranger in strangers.iter_mut().take(5) {
             stranger.write_all(b"GET / HTTP/1.1\r\n\r\nPRI * HTTP/2.0\r\n").unwrap();

@@ -1,4 +1,4 @@
-//! What a change must be for its reader, however it was put together, and when a large one may go.
+//! A change reads the same however it is assembled, and large ones wait for their turn.
 
 use super::*;
 use crate::message::Object;
@@ -66,7 +66,7 @@ fn a_large_object_waits_for_its_turn_and_its_text_is_shared() {
     assert!(free.next(&states[1]).is_some());
 }
 
-/// Like the bridge and the node: packed for those that read it, text for the others, from one text.
+/// As in the bridge and the node: compressed for peers that support it, text for the others, from one text.
 #[test]
 fn a_large_object_reaches_new_nodes_and_old_ones() {
     use crate::bridge::{BridgeEvent, BridgeSession, BridgeSettings};

@@ -18,7 +18,7 @@ pub(crate) struct Host {
     pub(crate) paths: Paths,
     /// The configuration as the daemon reads it; defaults if it cannot be read.
     pub(crate) config: Option<Config>,
-    /// What the daemon says of it: why it does not start, or keys that it leaves out.
+    /// The daemon's message about it: why it does not start, or keys that it ignores.
     pub(crate) config_error: Option<ConfigError>,
     pub(crate) left_out: Vec<String>,
 }
@@ -45,7 +45,7 @@ impl Host {
     }
 }
 
-/// What a program prints; why it does not, in a few words.
+/// Returns the output of a program, or a short reason why it failed.
 pub(crate) fn ask(program: impl AsRef<Path>, args: &[&str]) -> Result<String, String> {
     let program = program.as_ref();
     let mut command = Command::new(program);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn they_come_behind_what_is_there_and_once() {
+    fn labels_are_appended_once() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("etc/config.yaml");
         write(&file, &labels(&["a=true", "b/c=1"])).unwrap();

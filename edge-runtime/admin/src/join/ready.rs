@@ -1,4 +1,4 @@
-//! Whether the daemon is up: what it says of itself on its socket, and of its link in a file. Starts nothing.
+//! Whether the daemon is up: its answer on its socket, and the state of its link in a file. Starts nothing.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// Waits until the daemon is ready and its link is up.
 ///
 /// # Errors
-/// What it still lacked when time was up.
+/// The missing condition when the time was up.
 pub(crate) fn wait(paths: &Paths, patience: Duration) -> Result<(), String> {
     let (began, since) = (Instant::now(), SystemTime::now());
     loop {

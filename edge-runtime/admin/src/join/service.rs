@@ -1,4 +1,4 @@
-//! The daemon as a service of this machine: which init system has it, and how that one starts it. Knows no node.
+//! The daemon as a service of this machine: which init system has it, and how to start it. Does not know the node.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +28,7 @@ pub(crate) enum ServiceError {
 }
 
 impl Service {
-    /// The one that runs here and has the daemon; none where it was not installed.
+    /// Returns the init system that runs here and has the daemon; `None` if the daemon is not installed.
     pub(crate) fn find(root: &Path) -> Option<Self> {
         let has = |path: &str| root.join(path).exists();
         // sd_booted(3).
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_says_is_told() {
+    fn output_of_a_failed_command_is_reported() {
         let error = run(&["sh", "-c", "echo no such unit >&2; exit 4"]).unwrap_err();
         assert!(error.to_string().ends_with("no such unit"), "{error}");
         assert!(run(&["/nowhere/systemctl"]).unwrap_err().to_string().starts_with("/nowhere/systemctl: "));

@@ -1,4 +1,4 @@
-//! Whether the node has what the work takes: what it needs, not percentages of what it has.
+//! Whether the node has the resources for the work: absolute needs, not percentages.
 
 use edge_runtime::paths::Paths;
 use sampan_sys::host::disk_space;
@@ -10,7 +10,7 @@ const DISK: u64 = 64 << 20;
 /// Processes that wait for each processor, over the last minute.
 const LOAD: f64 = 4.0;
 
-/// What is known of the node.
+/// Facts about the node.
 struct Facts {
     load_per_cpu: f64,
     memory: u64,
@@ -20,7 +20,7 @@ struct Facts {
 /// `bytes`: what the work writes.
 ///
 /// # Errors
-/// Which of the items says no, and why.
+/// The failed check, and why.
 pub(super) fn check(items: &[String], paths: &Paths, bytes: u64) -> Result<(), String> {
     let state = paths.state();
     let disk = disk_space(&state).ok_or_else(|| format!("{}: its disk cannot be asked", state.display()))?;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_item_says_what_is_short() {
+    fn each_check_names_the_missing_resource() {
         let good = Facts { load_per_cpu: 1.0, memory: 1 << 30, disk: 1 << 30 };
         for item in ["cpu", "mem", "disk"] {
             judge(item, &good, 1 << 20).unwrap();

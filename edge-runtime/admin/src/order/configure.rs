@@ -1,5 +1,5 @@
-//! A `ConfigUpdateJob` on this node: the file is changed as a whole or not at all, and what was there comes back if the node does
-//! not come up with it.
+//! A `ConfigUpdateJob` on this node: changes the file completely or not at all, and restores the earlier file if the
+//! node does not start with the new one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +40,7 @@ fn candidate(job: &Job<'_>, wanted: &BTreeMap<String, String>) -> Result<Option<
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let text = unless_missing(fs::read_to_string(&file)).map_err(|error| named(&error))?.unwrap_or_default();
     let Some(text) = fields::changed(&text, wanted)? else { return Ok(None) };
-    // What is checked is what is written, byte for byte.
+    // The checked text and the written text are identical, byte for byte.
     let text = format!(
         "# Written for ConfigUpdateJob {}; what was here before, comments too: versions/config.before.yaml\n{text}",
         job.order.job.name

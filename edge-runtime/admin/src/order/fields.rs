@@ -1,6 +1,6 @@
-//! Changes of values in the text of a configuration. Pure. A job may not change what could cut the node off
-//! permanently, or give others power over it: its name, its networks, its cgroups, its runtimes, security, and who may
-//! upgrade it.
+//! Changes values in the text of a configuration. Pure. A job must not change values that could cut the node off
+//! permanently, or give others power over it: its name, its networks, its cgroups, its runtimes, security, and the keys
+//! for upgrades.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_put_where_their_path_says() {
+    fn values_are_set_at_their_path() {
         let text = "# mine\nlogs: {max-files: 3}\nlabels: {a: b}\n";
         let new = change(text, &[("logs.max-files", "7"), ("pull.window", "'02:00-05:00'"), ("labels.a.b/c", "x")]);
         let new: Value = serde_yaml_ng::from_str(&new.unwrap().unwrap()).unwrap();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cuts_the_node_off_or_gives_it_away_is_refused() {
+    fn dangerous_fields_are_refused() {
         for path in
             ["node-name", "network.subnet", "security", "runtime.command", "upgrade.keys", "cgroup-parent", "", "."]
         {

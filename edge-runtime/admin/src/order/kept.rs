@@ -18,7 +18,7 @@ const MOST: usize = 32;
 pub(crate) struct Kept {
     pub(crate) job: Job,
     pub(crate) status: OrderStatus,
-    /// The daemon was ended so that what is on trial is started: the launcher knows how that goes.
+    /// The daemon was ended so that the trial starts; the launcher knows its result.
     #[serde(default)]
     pub(crate) on_trial: bool,
     /// How the trial before that one ended: while the launcher knows no other end, the new trial never began.
@@ -27,7 +27,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Loads the state of this job; a new one if there is none.
+    /// Loads the state of this job, or creates it.
     pub(crate) fn load(paths: &Paths, job: &Job) -> Self {
         let text = fs::read(paths.order(&job.uid, "json")).ok();
         let known: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_remembered_by_its_uid_whatever_stands_in_it() {
+    fn order_is_found_by_uid_whatever_its_content() {
         let temp = tempfile::tempdir().unwrap();
         let paths = Paths::new(temp.path());
         let mut kept = Kept::load(&paths, &job("../../../etc/a-1"));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn order_that_waits_outlives_those_that_end() {
+    fn waiting_order_outlives_ended_ones() {
         let temp = tempfile::tempdir().unwrap();
         let paths = Paths::new(temp.path());
         let mut waits = Kept::load(&paths, &job("a-waits"));

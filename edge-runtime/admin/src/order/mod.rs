@@ -39,7 +39,7 @@ struct Job<'a> {
     until: Instant,
 }
 
-/// Does what is left of it. `tell` hears each state as it is kept.
+/// Executes the remaining steps. Calls `tell` with each stored state.
 pub(crate) fn run(order: &Order, paths: &Paths, tell: &mut dyn FnMut(&Kept)) {
     let kept = Kept::load(paths, &order.job);
     let ended = kept.status.phase.is_final();
@@ -92,15 +92,16 @@ fn patience(seconds: u64) -> Duration {
 /// How the work of this process has ended.
 enum End {
     Done,
-    /// It goes on in another process: with the next daemon, confirmed by a user, or in a minute.
+    /// Another process continues it: with the next daemon, after a user's confirmation, or in a minute.
     Later,
 }
 
 impl Job<'_> {
-    /// Checked once: what has passed and had to wait then is not held up by what others do meanwhile.
+    /// Runs the checks once. An order that has passed and then waits is not checked again, so that others cannot delay
+    /// it.
     ///
     /// # Errors
-    /// An item of the order's checks says no.
+    /// A check of the order has failed.
     fn check(&mut self, bytes: u64) -> Result<(), String> {
         if self.progress.has_done(CHECK) {
             return Ok(());
@@ -147,7 +148,8 @@ impl Job<'_> {
         let hours = self.config()?.pull.hours;
         let shut = hours.filter(|window| window.open_for(i64::try_from(now).unwrap_or(i64::MAX)).is_none());
         let why = shut.as_ref().map(|window| {
-            // With the minute, for one that says nothing new for as long as the job's work may take is given up.
+            // Includes the minute, because the bridge gives up an order whose text does not change within the job's
+            // timeout.
             let minute = jiff::Timestamp::now().strftime("%H:%M");
             format!("waits for pull.window {}, UTC, where it is {minute}", window.text)
         });
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn order_waits_for_its_confirmation_in_no_process_and_is_checked_once() {
+    fn order_waits_for_confirmation_without_a_process() {
         let temp = tempfile::tempdir().unwrap();
         let paths = Paths::new(temp.path());
         std::fs::create_dir_all(paths.config_file().parent().unwrap()).unwrap();

@@ -73,7 +73,7 @@ pub(super) fn trial_ended(
 ) -> Result<End, String> {
     let uid = job.order.job.uid.clone();
     let is_its = |ended: &Ended| ended.job.as_deref() == Some(&*uid) && ended.subject == subject;
-    // One that says nothing new for as long as the job's work may take is given up.
+    // The bridge gives up an order whose state does not change within the job's timeout.
     let mut said = u64::MAX;
     let ended = wait(versions, &mut |left| {
         if said.saturating_sub(left) >= WORD {

@@ -1,4 +1,4 @@
-//! What the page tells of the node, and what has changed of it. Pure: looks in, parts of the page out.
+//! The node's data on the page, and its changes. Pure: facts in, parts of the page out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) struct Board {
     used: Option<Look>,
 }
 
-/// What a change is a change of.
+/// Subject of a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
     link: u8,
@@ -91,7 +91,8 @@ impl Board {
         }
     }
 
-    /// What is known of the time before the first look: since when things are as they are, and the last ends of containers.
+    /// Reconstructs the time before the first look: since when the present state lasts, and the last ends of
+    /// containers.
     fn begin(&mut self, facts: &Facts, new: &Seen) {
         let since = |names: &[&str]| {
             let found = all(facts).iter().filter(|one| names.contains(&one.type_.as_str()));
@@ -141,7 +142,7 @@ fn seen(facts: &Facts, last: Option<&Seen>) -> Seen {
         seen.restarts = each.collect();
     }
     if runs {
-        // The daemon itself knows best; one that does not say is not ready.
+        // Uses the daemon's own answer; without an answer it is not ready.
         seen.ready = facts.daemon.ready.map_or(0, |ready| if ready { 1 } else { 2 });
     }
     if let Some(version) = tables::label(&facts.daemon.metrics, "sampan_node_info", "version") {
@@ -172,7 +173,7 @@ fn row(facts: &Facts, seen: &Seen) -> Value {
     ])
 }
 
-/// What keeps the page from being the whole truth, and what the node lacks.
+/// Returns the problems of the node, and the reasons why the page is incomplete.
 fn problems(facts: &Facts) -> Vec<String> {
     let mut found = Vec::new();
     match (facts.daemon.pid, facts.daemon.ready) {

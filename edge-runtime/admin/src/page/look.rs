@@ -1,4 +1,5 @@
-//! One look at the node: what its daemon answers, and what it keeps where it can be read with the daemon or without. Decides nothing.
+//! One observation of the node: the answers of its daemon, and its stored state, which is readable without the daemon.
+//! Decides nothing.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -20,7 +21,7 @@ use crate::doctor::{ask_daemon, daemon_pid, worn};
 use crate::events::{self, Wanted};
 use crate::top::look::{Look, Looker};
 
-/// What is known at one moment.
+/// Facts at one moment.
 #[derive(Default)]
 pub(super) struct Facts {
     /// Seconds since 1970.
@@ -30,7 +31,7 @@ pub(super) struct Facts {
     pub(super) bridges: Vec<String>,
     pub(super) daemon: Daemon,
     pub(super) link: LinkStatus,
-    /// What is kept; none where it cannot be read, and then why.
+    /// Stored state; without it the reason why it cannot be read.
     pub(super) kept: Option<Kept>,
     pub(super) trouble: String,
     pub(super) versions: State,
@@ -49,7 +50,7 @@ pub(super) struct Facts {
 #[derive(Default)]
 pub(super) struct Daemon {
     pub(super) pid: Option<i32>,
-    /// `None` if it does not say. `words` is its text, or the error.
+    /// `None` without an answer. `words` is its text, or the error.
     pub(super) ready: Option<bool>,
     pub(super) words: String,
     /// Its metrics; empty where it tells none.

@@ -20,7 +20,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// What a killed one has left goes.
+    /// Removes the socket of a killed process.
     ///
     /// # Errors
     /// Another one serves this root, or the socket cannot be made.
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_one_and_what_a_killed_one_left_is_in_nobodys_way() {
+    fn socket_of_a_killed_process_is_replaced() {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
         private_dir(&paths.run()).unwrap();

@@ -1,5 +1,5 @@
-//! Connections of those who look: each has a few seconds and a few kilobytes, and there are few of them at once. Knows nothing of
-//! what is told.
+//! Connections of browsers: each has a few seconds and a few kilobytes, and their number is limited. Does not know the
+//! content.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -17,7 +17,7 @@ use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::access::{self, Door};
 
-/// Connections at once, and those of them that are told of changes.
+/// Maximum numbers of connections, and of those that follow changes.
 const MOST: (usize, usize) = (32, 8);
 /// Longest head: browsers send cookies of others at the same address.
 const LONGEST: usize = 16 << 10;
@@ -32,7 +32,7 @@ const JSON: &str = "application/json";
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
-/// What is told, and who listens.
+/// The present content, and the connections that follow it.
 pub(super) struct Live {
     parts: RefCell<Vec<Part>>,
     listeners: RefCell<Vec<Sender<()>>>,
@@ -40,7 +40,7 @@ pub(super) struct Live {
     looked_for: Box<dyn Fn(usize)>,
 }
 
-/// One of the things that are told.
+/// One part of the content.
 struct Part {
     name: &'static str,
     /// JSON, in one line.
@@ -68,7 +68,7 @@ impl Live {
         drop(parts);
         let mut listeners = self.listeners.borrow_mut();
         let before = listeners.len();
-        // One who has not taken the last news yet will find these.
+        // A slow client gets these changes with its next update.
         listeners.retain(|one| !one.is_closed());
         for one in listeners.iter() {
             let _ = one.try_send(());
@@ -126,7 +126,7 @@ where
     }
 }
 
-/// One request and its answer. `None`: the other side was too slow, or left.
+/// Serves one request. `None`: the client was too slow, or left.
 async fn one(mut stream: Box<dyn Stream>, door: &Door, live: &Live) -> Option<()> {
     let bytes = within(PATIENCE, read(&mut stream)).await?.ok()?;
     // It is whole, or too long.
@@ -196,7 +196,7 @@ async fn tell(stream: &mut Box<dyn Stream>, live: &Live, news: Receiver<()>) -> 
             None
         };
         smol::future::or(next, left).await?;
-        // Nothing new is a sign of life all the same.
+        // An unchanged content is sent as a sign of life.
         text = event(&live.since(&mut seen));
     }
 }

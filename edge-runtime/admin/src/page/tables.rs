@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_read_by_their_names_as_they_stand_there() {
+    fn metrics_are_parsed_by_name() {
         let metrics = "# HELP a_b x\na_b{cause=\"log\"} 4096\na_bc 7\na 2.5\nx{a=\"1\",version=\"v\"} 1\n";
         assert_eq!(number(metrics, "a_b{cause=\"log\"}"), Some(4096));
         assert_eq!((number(metrics, "a"), number(metrics, "a_b"), number("", "a")), (Some(2), None, None));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_and_how_the_last_one_went_are_told() {
+    fn trial_and_last_result_are_shown() {
         let trial = Trial { seconds: 300, starts: 2, from: Some("1-a".into()), ..Trial::default() };
         let last = Ended { version: Some("3-c".into()), reason: "no link".into(), ..Ended::default() };
         let versions = State { current: Some("2-b".into()), trial: Some(trial), last: Some(last) };
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_daemon_that_is_gone_no_connection_is_told() {
+    fn stopped_daemon_shows_no_connection() {
         let link =
             LinkStatus { bridge: "https://b:1".into(), connected: true, rtt_ms: Some(3), ..LinkStatus::default() };
         let mut facts = Facts { link, bridges: vec!["https://b:1".into()], ..Facts::default() };
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn wear_and_room_are_told_where_they_are_known() {
+    fn wear_and_free_space_are_shown_if_known() {
         let facts = Facts { worn: Some(11), devices: serde_json::json!({"text": "<b>"}), ..Facts::default() };
         assert_eq!(found(&used(&facts, None), "Wear of the medium").as_deref(), Some("at most 100 % of its life"));
         assert_eq!(devices(&facts), [("Devices", "<b>".to_owned())]);

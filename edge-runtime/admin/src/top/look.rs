@@ -68,7 +68,7 @@ pub(crate) struct ContainerLook {
 
 impl Looker {
     /// # Errors
-    /// No node has run here, or there is no cgroup file system.
+    /// No node has run here, or the cgroup file system is missing.
     pub(crate) fn open(paths: &Paths) -> Result<Self, CliError> {
         let store = find::store(paths)?;
         let config = Host::new(paths)

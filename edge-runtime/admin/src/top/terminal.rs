@@ -16,7 +16,7 @@ use super::view::Order;
 /// Another screen, without a cursor; and back (ECMA-48 and xterm's control sequences).
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// To the first place; the rest of each line, and of the screen, goes as it is drawn over.
+/// Moves to the first position. Drawing then erases the remainder of each line, and of the screen.
 const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K";
 const REST: &str = "\x1b[J";
@@ -67,7 +67,7 @@ impl Screen {
         say(&format!("{HOME}{lines}{REST}"))
     }
 
-    /// What is pressed within `wait`. A new size of the window is a reason to draw at once.
+    /// Returns the key pressed within `wait`. A change of the window's size returns at once, to redraw.
     ///
     /// # Errors
     /// The terminal is gone.

@@ -1,4 +1,4 @@
-//! What two looks at the counters say: how much CPU in between, and what comes first. Pure.
+//! Compares two readings of the counters: CPU use in between, and the order of rows. Pure.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn pod_view(before: &Look, pod: &PodLook, time: Duration) -> PodView {
     }
 }
 
-/// `None` for what was not there before, or began again.
+/// `None` without an earlier value, or after a counter restarted.
 fn rate(before: Option<u64>, now: Option<u64>, time: Duration) -> Option<u64> {
     let used = u128::from(now?.checked_sub(before?)?);
     u64::try_from(used * 1000 / time.as_nanos().max(1)).ok()
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_what_was_there_before_and_order_is_as_asked() {
+    fn rates_need_an_earlier_value_and_rows_are_sorted() {
         let at = Instant::now();
         let before = look(at, &[("a", "1", 1_000, 5), ("b", "2", 0, 9)]);
         let now = look(

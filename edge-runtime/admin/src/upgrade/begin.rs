@@ -73,7 +73,7 @@ pub(crate) fn begin(
     Ok(())
 }
 
-/// `keep` puts aside what a trial of a configuration goes back to; that of another trial is not touched.
+/// Begins a trial. `keep` saves the earlier configuration for a rollback; it does not touch that of another trial.
 fn start(
     state: &mut State,
     what: &What<'_>,
@@ -123,8 +123,8 @@ fn overdue(trial: &Trial, lasted: Duration, unseen: Duration) -> Option<String> 
         .then(|| format!("nobody has judged the trial of {} s, whose watcher must have been killed", trial.seconds))
 }
 
-/// Waits for the end of the trial; `tell` gets each second how long it still lasts. Returns `None` if another trial has
-/// begun meanwhile.
+/// Waits for the end of the trial, and calls `tell` each second with the remaining time. Returns `None` if another
+/// trial has begun meanwhile.
 ///
 /// # Errors
 /// The daemon is not restarted, or does not watch the trial: the previous state is active again.
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_one_trial_at_a_time_and_it_knows_from_where_it_came() {
+    fn only_one_trial_runs_and_stores_its_origin() {
         let kept = std::cell::Cell::new(0);
         let keep = || {
             kept.set(kept.get() + 1);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_is_refused_leaves_what_the_trial_under_way_goes_back_to() {
+    fn refused_configuration_keeps_the_rollback_of_a_running_trial() {
         let temp = tempfile::tempdir().unwrap();
         let (paths, versions) = (Paths::new(temp.path()), Versions::new(temp.path(), temp.path()));
         fs::create_dir_all(versions.configuration().parent().unwrap()).unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_nobody_will_end_is_given_up() {
+    fn abandoned_trial_is_ended() {
         let seconds = Duration::from_secs;
         let trial = Trial { seconds: 300, subject: Subject::Configuration, ..Trial::default() };
         assert_eq!(overdue(&trial, seconds(310), seconds(30)), None);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_daemon_of_the_launcher_nothing_is_begun() {
+    fn trial_needs_a_daemon_of_the_launcher() {
         let temp = tempfile::tempdir().unwrap();
         let (paths, versions) = (Paths::new(temp.path()), Versions::new(temp.path(), temp.path()));
         let why = begin(&What::Programs("2-b"), 300, None, &paths, &versions).unwrap_err().to_string();

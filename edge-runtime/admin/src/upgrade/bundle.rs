@@ -12,7 +12,7 @@ use tar::Archive;
 
 use super::{Arrived, UpgradeError};
 
-/// What a version consists of. The first two it cannot be without.
+/// Files of a version. The first two are required.
 pub(crate) const FILES: [&str; 4] = ["manifest.json", "edge-runtime", "edge-admin", "edge-devices"];
 /// Maximum size of one program, in bytes. The largest has six megabytes.
 const LARGEST: u64 = 64 << 20;
@@ -20,7 +20,7 @@ const LARGEST: u64 = 64 << 20;
 /// Unpacks it. The digest is that of the whole file.
 ///
 /// # Errors
-/// It cannot be read, is malformed, or there is no room.
+/// The file cannot be read or is malformed, or the disk is full.
 pub(crate) fn unpack(file: &Path, versions: &Versions) -> Result<Arrived, UpgradeError> {
     let opened = File::open(file).map_err(UpgradeError::io(file))?;
     let mut arrived = Arrived::room(versions, "")?;
@@ -32,7 +32,8 @@ pub(crate) fn unpack(file: &Path, versions: &Versions) -> Result<Arrived, Upgrad
 }
 
 fn take(source: impl Read, folder: &Path) -> io::Result<()> {
-    // Raw: a name of its own entry, as GNU's and pax's long ones, would come into memory whole, and none of ours needs one.
+    // Raw: entries with long names, as of GNU and pax, would be read into memory completely, and no valid bundle has
+    // one.
     for entry in Archive::new(source).entries()?.raw(true) {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_belongs_to_a_version_is_taken_and_only_once() {
+    fn only_known_files_are_unpacked_once() {
         let temp = tempfile::tempdir().unwrap();
         let versions = Versions::new(temp.path(), temp.path());
         let file = temp.path().join("bundle.tar");

@@ -1,4 +1,4 @@
-//! Whether programs that have come run on this machine and are what they say, before they are given anything of the node's.
+//! Checks whether received programs run on this machine and match their manifest, before they get anything of the node.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::program::said;
 /// Timeout for an answer of the new program: a board's card is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What stands in `manifest.json`.
+/// Content of `manifest.json`.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Manifest {
     pub(crate) version: String,
@@ -38,7 +38,7 @@ pub(crate) fn architecture() -> &'static str {
 }
 
 /// # Errors
-/// What it is that does not fit.
+/// The reason why it does not fit.
 pub(super) fn check(folder: &Path, paths: &Paths) -> Result<Manifest, UpgradeError> {
     let bad = |what: &str, why: String| UpgradeError::Bad { what: what.to_owned(), why };
     let file = folder.join("manifest.json");
@@ -78,7 +78,7 @@ pub(super) fn check(folder: &Path, paths: &Paths) -> Result<Manifest, UpgradeErr
     Ok(manifest)
 }
 
-/// What a program says; it has to end, and well.
+/// Returns the output of a program, which must exit with success.
 fn ask(program: &Path, args: &[&str]) -> Result<String, UpgradeError> {
     let what = format!("edge-runtime {}", args.join(" "));
     let bad = |why: String| UpgradeError::Bad { what: what.clone(), why };
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_run_or_is_not_what_it_says_is_refused_and_named() {
+    fn unfit_programs_are_refused_by_name() {
         let temp = tempfile::tempdir().unwrap();
         let why = |done: Result<Manifest, UpgradeError>| done.unwrap_err().to_string();
         assert!(why(check(temp.path(), &Paths::new(temp.path()))).contains("manifest.json: is not there"));

@@ -1,5 +1,5 @@
-//! Another version of the node's programs: from where it comes, whether it may, whether it can, and the beginning of its trial.
-//! What becomes of it is the launcher's.
+//! Another version of the node's programs: its source, its permission, its checks, and the beginning of its trial. The
+//! launcher does all that follows.
 //!
 //! | file | owns |
 //! |---|---|
@@ -27,7 +27,7 @@ use sampan_sys::files::{private_dir, remove_tree};
 
 use check::Manifest;
 
-/// Why another version does not come to run here. Nothing has changed then.
+/// Why another version is not installed. Nothing has changed then.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpgradeError {
     #[error("{}: {source}", path.display())]
@@ -47,7 +47,7 @@ impl UpgradeError {
 /// A version that lies here and was not tried yet: its folder is gone with this value unless it is installed.
 pub(crate) struct Arrived {
     pub(crate) folder: PathBuf,
-    /// `sha256:...` of what it came as.
+    /// `sha256:...` of the received file.
     pub(crate) digest: String,
     coming: Option<Flock<File>>,
 }
@@ -60,7 +60,7 @@ pub(crate) struct Installed {
 }
 
 impl Arrived {
-    /// An empty folder for the next one, when no other one comes any more.
+    /// Creates an empty folder for the next version, after locking out other upgrades.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -75,7 +75,7 @@ impl Arrived {
     /// Makes sure that it runs here, and gives it its place.
     ///
     /// # Errors
-    /// It does not run here, or is not what it says.
+    /// It does not run here, or does not match its manifest.
     pub(crate) fn install(mut self, paths: &Paths, versions: &Versions) -> Result<Installed, UpgradeError> {
         let manifest = check::check(&self.folder, paths)?;
         let hex = self.digest.strip_prefix("sha256:").unwrap_or(&self.digest);

@@ -9,7 +9,7 @@ use super::UpgradeError;
 /// Whether programs of this digest (`sha256:...`) may come here. Without keys everything may.
 ///
 /// # Errors
-/// There are keys, and no signature that one of them made.
+/// Keys are configured, and none of them made a signature of it.
 pub(crate) fn verify(keys: &[String], digest: &str, signature: Option<&str>) -> Result<(), UpgradeError> {
     if keys.is_empty() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `edge-admin pods`: which pods are here and whether they are ready, for the judge of a trial. What it prints is read by other
-//! versions, so it only ever grows.
+//! `edge-admin pods`: lists the pods and whether they are ready, for the judge of a trial. Other versions read its
+//! output, so it may only be extended.
 
 use edge_runtime::cli::verb::{Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};

@@ -18,7 +18,7 @@ pub enum Address {
 
 impl Address {
     /// # Errors
-    /// The reason, if it is neither `tcp://HOST:PORT` nor `unix:///PATH`.
+    /// The reason, unless it is `tcp://HOST:PORT` or `unix:///PATH`.
     pub fn parse(broker: &str) -> Result<Self, String> {
         if let Some(path) = broker.strip_prefix("unix://") {
             let fits = path.starts_with('/') && path.len() < PATH;

@@ -1,5 +1,5 @@
-//! [`FromHelper`] out of JSON, by hand: what a derive makes of it is several times as large, and the daemon has little room. A
-//! field that is missing or of another type is an error, as there.
+//! Parses [`FromHelper`] from JSON by hand, because derived code is several times as large for the daemon. As with a
+//! derive, a missing field or one of another type is an error.
 
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::Value;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_message_is_parsed() {
         let row = Row { uid: "u".into(), record: "{\"a\":\"ü\"}".into() };
         let message = MessageRow { rule: "r".into(), class: 9, record: String::new() };
         let text = |text: &str| text.to_owned();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_refused() {
+    fn malformed_line_is_refused() {
         for wrong in [
             json!(null),
             json!("hello"),

@@ -1,8 +1,9 @@
-//! What the daemon and `edge-devices` tell each other: one JSON text per line over a unix socket at which the helper listens.
-//! Values only. Knows nothing of sockets, stores, MQTT or what a value of a device means.
+//! Messages between the daemon and `edge-devices`: one JSON text per line over a Unix socket at which the helper
+//! listens. Values only. Does not know sockets, stores, MQTT or the meaning of a value.
 //!
-//! The first line of a connection says who calls ([`ToHelper::Daemon`] or [`ToHelper::Client`]). A daemon then tells all that it
-//! holds, ends with [`ToHelper::Told`], and goes on with changes. The newest daemon's connection is the one that counts.
+//! The first line of a connection names the caller ([`ToHelper::Daemon`] or [`ToHelper::Client`]). A daemon then sends
+//! all objects it holds, ends with [`ToHelper::Told`], and continues with changes. Only the newest connection of a
+//! daemon counts.
 
 mod broker;
 mod from_helper;
@@ -35,7 +36,7 @@ pub const WRONG_SETTINGS: u8 = 3;
 /// Longest line in either direction, bytes without the line feed. Longer ones end the connection.
 pub const MAX_LINE: usize = 4 << 20;
 
-/// What is said to the helper.
+/// A message to the helper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ToHelper {
@@ -46,11 +47,11 @@ pub enum ToHelper {
     Client {},
     /// The newest state of a `Device`, a `DeviceModel` or a `Rule`, trimmed by the bridge.
     Object { kind: Kind, namespace: String, name: String, uid: String, body: Value },
-    /// The object of this uid is no more.
+    /// The object of this uid is gone.
     Gone { kind: Kind, namespace: String, name: String, uid: String },
     /// What the helper once gave to be kept of the device with this uid.
     Kept { uid: String, record: String },
-    /// Everything that the daemon holds has been said: what was not is gone.
+    /// The daemon has sent all objects it holds: the helper removes any other.
     Told {},
     /// Whether reports reach the bridge now. Said once after `Told`, and with each change.
     Link { up: bool, clock_set: bool },
@@ -60,19 +61,19 @@ pub enum ToHelper {
     Pod { uid: String, namespace: Option<String> },
     /// The `Messages` with this number are in the store.
     Stored { batch: u64 },
-    /// What a rule wants done ([`Call`](edge_protocol::message::Call)); answered by `Called` with the same number.
+    /// A request of a rule ([`Call`](edge_protocol::message::Call)); answered by `Called` with the same number.
     Call { id: u64, call: Value },
-    /// What came of a `Request` ([`CallResult`](edge_protocol::message::CallResult)).
+    /// Result of a `Request` ([`CallResult`](edge_protocol::message::CallResult)).
     Response { id: u64, response: Value },
-    /// Answered by `Pong`: who does not hangs.
+    /// Answered by `Pong`; a helper without an answer counts as hung.
     Ping {},
     /// Answered by `Answer` with the same number.
     Ask { id: u64, question: Question },
-    /// Say what is not told yet, and end: the module is off, or the node shuts down.
+    /// Send all pending reports, then exit: the module is off, or the node shuts down.
     End {},
 }
 
-/// What the helper says.
+/// A message of the helper.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FromHelper {
@@ -86,7 +87,8 @@ pub enum FromHelper {
         /// [`DeviceReport`](edge_protocol::message::DeviceReport) each; passed on as they are.
         devices: Vec<Value>,
     },
-    /// To be kept over a restart of both, by uid of the device. `durable`: before anything else that has to be durable.
+    /// State to store by device uid, for a restart of both processes. `durable`: before anything else that must be
+    /// durable.
     Keep {
         rows: Vec<Row>,
         durable: bool,
@@ -108,13 +110,13 @@ pub enum FromHelper {
         most_bytes: u64,
         ttl_s: u64,
     },
-    /// What came of a `Call` ([`CallResult`](edge_protocol::message::CallResult)).
+    /// Result of a `Call` ([`CallResult`](edge_protocol::message::CallResult)).
     Called {
         id: u64,
         answer: Value,
     },
-    /// A request of a program on the device ([`RuleRequest`](edge_protocol::message::RuleRequest)), answered by `Response` with the
-    /// same number, or never when the link is said to be down before that.
+    /// A request of a program on the device ([`RuleRequest`](edge_protocol::message::RuleRequest)). Answered by
+    /// `Response` with the same number, or never if the link is reported down before.
     Request {
         id: u64,
         request: Value,
@@ -146,7 +148,7 @@ pub struct Row {
 pub struct MessageRow {
     /// Uid of the rule that it is for.
     pub rule: String,
-    /// 0 to 9; the lowest is dropped first when there is no room.
+    /// 0 to 9; the lowest is dropped first when the store is full.
     pub class: u8,
     /// JSON text of a [`RuleMessage`](edge_protocol::message::RuleMessage).
     pub record: String,
@@ -159,7 +161,7 @@ pub enum Kind {
     Rule,
 }
 
-/// What a person may ask on the device.
+/// Requests of `edge-runtime devices`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Question {
@@ -171,7 +173,7 @@ pub enum Question {
     Watch { device: Option<Named> },
     /// The programs that drive devices, as JSON.
     Mappers {},
-    /// The last changes of what a device reports, or of one property of it, as JSON.
+    /// The last changes of a device's reported values, or of one property, as JSON.
     History { device: Named, property: Option<String> },
 }
 

@@ -31,7 +31,7 @@ impl Splitter {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next line, without its end; none before more bytes have come.
+    /// Returns the next line without its end; `None` until more bytes arrive.
     ///
     /// # Errors
     /// It is too long.
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_whole_however_they_are_cut() {
+    fn split_lines_are_joined() {
         let text = b"a\n\nbc\nrest";
         for cut in 0..=text.len() {
             let (mut splitter, mut lines) = (Splitter::new(), Vec::new());

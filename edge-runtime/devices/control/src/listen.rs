@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_listens_for_others_has_users() {
+    fn listening_on_the_network_needs_users() {
         let checked = |address: &str, users: &str| {
             Listen { address: address.into(), users_file: users.into() }.checked().map(|address| address.to_string())
         };

@@ -17,7 +17,7 @@ pub struct Rules {
     pub ports: Vec<u16>,
     /// Filters of topics that rules may publish to besides `NAMESPACE/#`.
     pub topics: Vec<String>,
-    /// Namespaces whose rules this node serves; none named: all.
+    /// Namespaces whose rules this node serves; empty means all.
     pub namespaces: Vec<String>,
 }
 

@@ -94,7 +94,7 @@ impl Default for Store {
     }
 }
 
-/// On by default.
+/// Whether values are checked against the model; true by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckValues(pub bool);
@@ -116,7 +116,7 @@ impl Settings {
     /// # Errors
     /// `KEY: WHY`, the key as `device-twin.report.per-second`.
     pub fn read(typed: &Value) -> Result<Read, String> {
-        // What need not be there stands as `?` in a path.
+        // A path has `?` before an optional part.
         let named = |key: &str| format!("device-twin.{}", key.replace(".?", ""));
         let (mut path, mut unknown) = (Track::new(), Vec::new());
         let tracked = serde_path_to_error::Deserializer::new(typed, &mut path);
@@ -164,7 +164,7 @@ impl Settings {
     }
 }
 
-/// A label of RFC 1123, as the API has it.
+/// A label of RFC 1123, as in the API.
 pub(crate) fn is_namespace(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('-') && !name.ends_with('-')
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_typed_is_the_default_and_what_is_printed_is_the_same() {
+    fn empty_section_is_the_default_and_prints_the_same() {
         assert_eq!(read(&json!({})), Ok(Settings::default()));
         let typed = json!({"mqtt": {"broker": "tcp://a:1"}, "report": {"per-second": 3}, "check-values": false});
         let first = read(&typed);
@@ -201,14 +201,14 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_left_out_and_named() {
+    fn unknown_keys_are_ignored_and_named() {
         let typed = json!({"mqtt": {"broker": "tcp://a:1", "brokers": "x"}, "color": {"a": 1}});
         let unknown = Settings::read(&typed).map(|read| read.unknown);
         assert_eq!(unknown, Ok(vec!["device-twin.color".to_owned(), "device-twin.mqtt.brokers".to_owned()]));
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_key() {
+    fn error_names_the_key() {
         for (typed, key) in [
             (json!("x"), "device-twin: "),
             (json!({"report": {"per-second": 0}}), "device-twin.report.per-second: must be 1 to 1000"),

@@ -1,5 +1,5 @@
 //! DMI, `v1beta1`: the messages that mappers (programs that drive devices) and a node exchange over gRPC, and the names
-//! of their methods. Fields, numbers and names are KubeEdge's. Values only: knows neither gRPC nor the meaning of a
+//! of their methods. Fields, numbers and names are KubeEdge's. Values only: does not know gRPC or the meaning of a
 //! device.
 //!
 //! Maps are sorted, so that equal messages have equal bytes.

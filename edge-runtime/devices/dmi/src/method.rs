@@ -1,6 +1,6 @@
 //! The paths of the methods, as they stand in `:path`.
 
-/// What a node serves, for mappers.
+/// Methods that a node serves for mappers.
 pub mod manager {
     pub const SERVICE: &str = "v1beta1.DeviceManagerService";
     /// [`MapperRegisterRequest`](crate::MapperRegisterRequest) → [`MapperRegisterResponse`](crate::MapperRegisterResponse)
@@ -11,7 +11,7 @@ pub mod manager {
     pub const REPORT_DEVICE_STATES: &str = "/v1beta1.DeviceManagerService/ReportDeviceStates";
 }
 
-/// What a mapper serves, for the node.
+/// Methods that a mapper serves for the node.
 pub mod mapper {
     pub const SERVICE: &str = "v1beta1.DeviceMapperService";
     /// [`RegisterDeviceRequest`](crate::RegisterDeviceRequest) → [`RegisterDeviceResponse`](crate::RegisterDeviceResponse)

@@ -64,7 +64,7 @@ fn values_are_wrapped() {
 }
 
 #[test]
-fn what_is_missing_is_none_and_what_is_unknown_is_passed_over() {
+fn unknown_fields_are_ignored_and_missing_ones_empty() {
     assert_eq!(MapperRegisterRequest::decode(&[][..]), Ok(MapperRegisterRequest::default()));
     // Field 15, a text.
     let later = [0x7a, 1, b'x'];

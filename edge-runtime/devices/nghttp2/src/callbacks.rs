@@ -1,4 +1,4 @@
-//! What nghttp2 calls back, and how a handler hears of it. See `session` for why a handler may be referred to here.
+//! The callbacks of nghttp2, which call the handler. `session` explains why a reference to the handler is sound here.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -41,7 +41,7 @@ impl Drop for Callbacks {
     }
 }
 
-/// nghttp2 writes to none of them.
+/// nghttp2 does not write to any of them.
 pub(crate) fn values(fields: &[Field<'_>]) -> Vec<sys::nghttp2_nv> {
     let value = |(name, value): &Field<'_>| sys::nghttp2_nv {
         name: name.as_ptr().cast_mut(),

@@ -1,5 +1,5 @@
-//! HTTP/2 (RFC 9113) without I/O: sessions of nghttp2 that safe code can use. Bytes go in and out, a handler hears what they
-//! mean. Knows nothing of what is sent over it.
+//! HTTP/2 (RFC 9113) without I/O: sessions of nghttp2 with a safe interface. Bytes go in and out; callbacks of a
+//! handler report their meaning. Does not know what is sent over it.
 //!
 //! nghttp2 takes every `:authority` that RFC 3986 allows, percent-encoded paths of sockets among them, as gRPC's clients send
 //! them.
@@ -123,7 +123,7 @@ pub trait Handler {
     /// The next part of the body to be sent, of `room` bytes at most; none to reset the stream.
     fn part(&mut self, stream: i32, room: usize) -> Option<Part<'_>>;
 
-    /// Nothing comes of this stream any more, for this reason (RFC 9113 section 7).
+    /// The stream has ended, for this reason (RFC 9113 section 7).
     fn closed(&mut self, stream: i32, code: u32);
 }
 

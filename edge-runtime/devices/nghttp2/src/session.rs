@@ -1,8 +1,8 @@
 //! Calls to nghttp2. With `callbacks`, all that is unsafe here.
 //!
-//! A session owns its handler, and gives nghttp2 the handler's address. nghttp2 calls back only while a function of it runs that
-//! was given the session, all of which are called with the session borrowed mutably and no reference to the handler alive;
-//! handlers have no session to call. So a callback's is the only reference to the handler for as long as it runs.
+//! A session owns its handler, and gives the handler's address to nghttp2. nghttp2 calls back only from functions that
+//! get the session. These are called with the session borrowed mutably and without a reference to the handler, and
+//! handlers have no session to call. So a callback has the only reference to the handler while it runs.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int};
@@ -47,7 +47,7 @@ impl<H: Handler> Session<H> {
         match NonNull::new(raw).filter(|_| made == OK) {
             Some(raw) => Ok(Self { raw, handler }),
             None => {
-                // SAFETY: leaked above, and no session has it.
+                // SAFETY: leaked above, and no session uses it.
                 drop(unsafe { Box::from_raw(handler.as_ptr()) });
                 Err(Error(made))
             }
@@ -82,7 +82,7 @@ impl<H: Handler> Session<H> {
         if read < 0 { Err(fatal(read)) } else { Ok(()) }
     }
 
-    /// The next bytes to send; empty if there are none.
+    /// The next bytes to send; empty if nothing is pending.
     ///
     /// # Errors
     /// The connection is of no use any more.
@@ -193,7 +193,7 @@ impl Options {
         let options = NonNull::new(raw).ok_or(Error(sys::NGHTTP2_ERR_NOMEM))?;
         // SAFETY: alive.
         unsafe {
-            // What may come is for the handler's owner to say.
+            // The owner of the handler decides how much may arrive.
             sys::nghttp2_option_set_no_auto_window_update(raw, 1);
             sys::nghttp2_option_set_max_outbound_ack(raw, limits.acks);
             sys::nghttp2_option_set_max_settings(raw, limits.settings);

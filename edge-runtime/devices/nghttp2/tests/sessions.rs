@@ -172,7 +172,7 @@ fn a_field_or_a_body_that_is_refused_resets_its_stream_alone() {
 }
 
 #[test]
-fn a_frame_too_many_ends_the_connection_and_the_end_is_told() {
+fn flood_ends_the_connection_and_is_reported() {
     let mut pair = Pair::new();
     pair.talk().unwrap();
     pair.server.handler().frames_at_most = Some(3);

@@ -21,7 +21,7 @@ use crate::twins::SOCKET;
 /// Between two looks whether our socket is still there.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Makes the folder if it is missing, and listens in it at `dmi.sock`, which takes the place of one that was left.
+/// Creates the folder if it is missing, and listens in it at `dmi.sock`; replaces a stale socket.
 ///
 /// # Errors
 /// The folder does not allow it; names the path.

@@ -56,14 +56,15 @@ impl Dmi {
         Self { folder, replies: BTreeMap::new(), number: 0, under_way: BTreeMap::new(), answered }
     }
 
-    /// What a call asks, the number to [`answer`](Self::answer) with, and the uid of the pod that it comes from: of reports only if
-    /// `minds` whose they are, for it costs a look at procfs. None if it is nothing, and answered.
+    /// Parses a call. Returns the request, the number to [`answer`](Self::answer) it with, and the pod uid of its
+    /// caller. For reports the uid is looked up in procfs only if `minds`, because that is slow. Answers a malformed
+    /// call and returns `None`.
     pub fn called(&mut self, call: Call, minds: bool) -> Option<(u64, Request, String)> {
         let Call { path, message, peer, reply } = call;
         let request = match request::read(&path, &message) {
             Ok(request) => request,
             Err(status) => {
-                // Who has gone is not missed.
+                // The client may have left.
                 let _ = reply.send(Err(status));
                 return None;
             }
@@ -73,7 +74,7 @@ impl Dmi {
             (_, Some(pid)) if minds => pod::of(pid),
             _ => String::new(),
         };
-        // Those whose callers have gone before the answer: registrations that wait for the daemon.
+        // Removes calls whose clients have left: registrations that wait for the daemon.
         self.replies.retain(|_, reply| !reply.is_closed());
         self.number += 1;
         self.replies.insert(self.number, reply);

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_uid_stands_in_the_path() {
+    fn pod_uid_is_parsed_from_the_cgroup_path() {
         const UID: &str = "0d9ef2a6-7a3c-4a0e-8a53-0a7a5c1f2b11";
         let escaped = UID.replace('-', "_");
         for path in [

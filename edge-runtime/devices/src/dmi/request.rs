@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_read() {
+    fn too_large_message_is_refused() {
         let report = |twins: usize| {
             let reported_device = Some(DeviceStatus { twins: vec![Twin::default(); twins], ..DeviceStatus::default() });
             ReportDeviceStatusRequest { reported_device, ..ReportDeviceStatusRequest::default() }.encode_to_vec()
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_three_methods() {
+    fn only_three_methods_exist() {
         for path in ["", "/", "/v1beta1.DeviceManagerService/", "/v1beta1.DeviceMapperService/GetDevice"] {
             assert_eq!(code(path, &[]), Some(Code::Unimplemented), "{path}");
         }

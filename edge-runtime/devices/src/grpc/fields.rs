@@ -1,5 +1,5 @@
-//! Header fields of gRPC, "gRPC over HTTP2", Requests and Responses: what a request has to say of itself, how long its client
-//! waits, and what is a gRPC answer.
+//! Header fields of gRPC ("gRPC over HTTP2", Requests and Responses): required fields of a request, its timeout, and
+//! how to recognize a gRPC answer.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ impl Sum {
     }
 }
 
-/// What a request says before its message.
+/// Header fields of a request.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     is_post: bool,
@@ -93,7 +93,7 @@ fn parse_timeout(text: &[u8]) -> Option<Duration> {
     }
 }
 
-/// In milliseconds, or in seconds if those are too many for eight digits.
+/// Formats a timeout in milliseconds, or in seconds if milliseconds have more than eight digits.
 pub(super) fn timeout(deadline: Duration) -> String {
     const MOST: u64 = 99_999_999;
     match u64::try_from(deadline.as_millis()) {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_it_wants_and_how_long_it_waits() {
+    fn path_and_timeout_of_a_request_are_parsed() {
         assert_eq!(head(&[]), Ok(("/a.B/C".to_owned(), None)));
         for (text, millis) in
             [("1S", 1_000), ("2M", 120_000), ("1H", 3_600_000), ("5000000n", 5), ("7000u", 7), ("0m", 0)]
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_grpc_is_told_apart() {
+    fn requests_without_grpc_are_refused() {
         assert_eq!(head(&[(":method", "GET")]), Err(Wrong::Method));
         assert_eq!(head(&[("content-type", "application/json")]), Err(Wrong::ContentType));
         assert_eq!(head(&[("content-type", "application/grpc-web")]), Err(Wrong::ContentType));

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_calls_may_send_some_with_each_call() {
+    fn each_call_permits_some_control_frames() {
         let now = Instant::now();
         let mut flood = Flood::new(now);
         for _ in 0..10_000 {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_something_counts_not() {
+    fn frames_with_content_do_not_count() {
         let now = Instant::now();
         let mut flood = Flood::new(now);
         for _ in 0..10_000 {

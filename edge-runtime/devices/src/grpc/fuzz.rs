@@ -1,4 +1,4 @@
-//! Server and client without sockets, for bytes that a fuzzer makes. The first byte says how the rest is cut.
+//! Server and client without sockets, for a fuzzer. The first byte decides how the others are split.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,11 @@ use super::server::exchange::Exchange as Server;
 use super::server::room::Rooms;
 use super::{Code, Status};
 
-/// Bytes out of which a session has to have said what it has to say.
+/// Number of bytes after which a session must have produced its output.
 const MUCH: usize = 64 << 20;
 
-/// What a client says to a server, whose calls are answered with what they bring, or refused. How many calls there were.
+/// Feeds a server with the bytes of a client. Calls are answered with their own message, or refused. Returns the number
+/// of calls.
 #[doc(hidden)]
 pub fn fuzz_server(bytes: &[u8]) -> usize {
     let Some((cut, bytes)) = bytes.split_first() else { return 0 };
@@ -53,7 +54,7 @@ pub fn fuzz_server(bytes: &[u8]) -> usize {
     calls
 }
 
-/// What a server says to a client that calls again and again. How many calls were answered well.
+/// Feeds a client that calls repeatedly with the bytes of a server. Returns the number of successful answers.
 #[doc(hidden)]
 pub fn fuzz_client(bytes: &[u8]) -> usize {
     let Some((cut, bytes)) = bytes.split_first() else { return 0 };

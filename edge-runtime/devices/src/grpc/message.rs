@@ -54,13 +54,13 @@ impl Incoming {
         Ok(())
     }
 
-    /// What it says of itself; none before that.
+    /// Length in its header; `None` before the header is complete.
     pub(super) const fn length(&self) -> Option<usize> {
         self.length
     }
 
     /// # Errors
-    /// There is less of it than it says, or none.
+    /// The message is shorter than its header says, or missing.
     pub(super) fn finish(self) -> Result<Vec<u8>, Status> {
         if self.length == Some(self.bytes.len()) {
             Ok(self.bytes)
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_message_comes_back_however_it_is_cut(
+        fn split_message_is_joined(
             message in prop::collection::vec(any::<u8>(), 0..300),
             sizes in prop::collection::vec(1..50_usize, 1..5),
         ) {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_of_ours_is_refused_at_its_prefix() {
+    fn unsupported_message_is_refused_by_its_prefix() {
         let code = |wire: &[u8]| read(wire, &[3]).map_err(|status| status.code);
         assert_eq!(code(&[1, 0, 0, 0, 1, 9]), Err(Code::Unimplemented));
         assert_eq!(code(&[2, 0, 0, 0, 1, 9]), Err(Code::Internal));

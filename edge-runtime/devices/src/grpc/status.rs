@@ -57,7 +57,7 @@ impl Code {
         Self::ALL.iter().find(known).copied().unwrap_or(Self::Unknown)
     }
 
-    /// What a stream means that ends without a status: gRPC over HTTP2, "Errors".
+    /// Status of a stream that ends without one: gRPC over HTTP2, "Errors".
     pub(super) const fn of_reset(reset: u32) -> Self {
         match reset {
             code::REFUSED_STREAM => Self::Unavailable,
@@ -68,7 +68,8 @@ impl Code {
         }
     }
 
-    /// What an answer means that is not gRPC's: <https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md>.
+    /// Status of an answer that is not gRPC:
+    /// <https://github.com/grpc/grpc/blob/master/doc/http-grpc-status-mapping.md>.
     pub(super) const fn of_http(status: &[u8]) -> Self {
         match status {
             b"400" => Self::Internal,
@@ -121,7 +122,7 @@ pub(super) fn encode(text: &str) -> Vec<u8> {
     out
 }
 
-/// What is not encoded as it should be is taken as it is.
+/// Decodes a message; keeps malformed escapes unchanged.
 pub(super) fn decode(text: &[u8]) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -159,13 +160,13 @@ mod tests {
         }
 
         #[test]
-        fn whatever_comes_is_a_text(text in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_decode_to_a_text(text in prop::collection::vec(any::<u8>(), 0..64)) {
             decode(&text);
         }
     }
 
     #[test]
-    fn texts_are_encoded_as_the_protocol_says() {
+    fn texts_are_percent_encoded() {
         assert_eq!(encode("zu heiß: 90 %\n"), b"zu hei%C3%9F: 90 %25%0A");
         for (encoded, text) in
             [("a%41b", "aAb"), ("%", "%"), ("%4", "%4"), ("%zz", "%zz"), ("%+1", "%+1"), ("%ff", "\u{fffd}")]

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a password file.
 const PASSWORD: u64 = 4_096;
 
-/// What comes of the broker, or of clients of the listener.
+/// An event of the broker, or of clients of the listener.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
     /// It has taken our subscriptions.
@@ -39,7 +39,7 @@ pub enum News {
         payload: Option<Vec<u8>>,
         retained: bool,
     },
-    /// A client of the listener hears from now on what the node says and these match.
+    /// A client of the listener now receives messages of the node that match these filters.
     Subscribed(Vec<Filter>),
 }
 
@@ -119,7 +119,7 @@ pub async fn run(broker: Broker, news: mpsc::Sender<News>, mut waiting: Waiting,
             told = why;
         }
         pause = if lived { PAUSE } else { pause };
-        // What was put before its end was known is of no use at the next one, and who waits for it is told.
+        // Messages that were queued before the end was known are useless at the next broker; their senders are told.
         let forget = async { while waiting.next().await.is_some() {} };
         if timeout(pause, forget).await.is_ok() {
             return;

@@ -18,7 +18,7 @@ use crate::twins::FILTERS;
 
 /// Timeout for the broker to accept the connection and the subscriptions.
 const GREETING: Duration = Duration::from_secs(10);
-/// Between two signs of life of ours, and what the broker is told about it, in seconds.
+/// Interval of pings, and the keep-alive for the broker in seconds.
 const PING: Duration = Duration::from_secs(20);
 const KEEP_ALIVE: u16 = 30;
 /// Without any sign of life of the broker.
@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Messages without an acknowledgement: two reads' pauses of an answer and a document to each of a thousand reports a second.
 const WINDOW: usize = 128;
 const CHUNK: usize = 4_096;
-/// Between two reads: what comes meanwhile is read at once, and answered by one write. A call of the kernel for each packet would be
-/// most of the work.
+/// Pause between two reads. Packets that arrive meanwhile are read at once, and answered by one write: a system call
+/// for each packet would be most of the work.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Fewer unacknowledged messages than this are not acknowledged at once: brokers send only some before the first
 /// acknowledgement (mosquitto 20), and drop what waits too long behind them.
@@ -58,7 +58,7 @@ impl Window {
         if let Some(confirm) = self.ids.borrow_mut().remove(&id) {
             self.moved.set(Instant::now());
             self.room.notify_one();
-            // Who does not wait any more has no use for it.
+            // The sender may not wait any more.
             confirm.map(|confirm| confirm.send(()));
         }
     }

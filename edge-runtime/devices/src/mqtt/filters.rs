@@ -1,4 +1,4 @@
-//! What others want to be subscribed to besides what always is: changes while a connection lasts.
+//! Filters beside the fixed ones that the broker should be subscribed to; they change during a connection.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ struct Shared {
 #[derive(Clone, Debug, Default)]
 pub struct Filters(Rc<Shared>);
 
-/// What to say to the broker.
+/// Changes of subscriptions to send to the broker.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) more: Vec<String>,
@@ -47,7 +47,7 @@ impl Filters {
         }
     }
 
-    /// What has changed since the broker was told `said`, which is what is wanted now, as of the version that is returned.
+    /// Returns the changes since `said`, which becomes the wanted set, and the version of that set.
     pub(super) fn take(&self, said: &mut BTreeSet<String>) -> (u64, Difference) {
         let wanted = self.0.wanted.borrow();
         let more = wanted.difference(said).cloned().collect();
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_is_said_once() {
+    fn changed_filters_are_returned_once() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let (filters, mut said) = (Filters::default(), BTreeSet::new());
         filters.set(set(&["a", "b"]));

@@ -1,5 +1,5 @@
-//! A client of an MQTT broker, version 3.1.1: subscribes, hands over what comes, publishes what it is given, and connects again
-//! for as long as it is wanted. And a small server for nodes without a broker. Knows no payload.
+//! A client of an MQTT broker, version 3.1.1: subscribes, passes received messages on, publishes, and reconnects until
+//! it is stopped. And a small server for nodes without a broker. Does not know payloads.
 //!
 //! | file | owns |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Where messages of the node go: to a broker, to clients of its own listener, or to both. Neither hears what comes of the other.
+//! Destinations of messages of the node: a broker, clients of its own listener, or both. Messages of one are not passed
+//! to the other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Outlets {
     opened: bool,
     broker: Option<Queue>,
-    /// Whether the broker is connected: for one that is not, nothing waits.
+    /// Whether the broker is connected. Nothing is queued for a disconnected one.
     up: bool,
     listener: Option<Listener>,
     /// Time since which no subscriber of the listener has room.
@@ -59,14 +60,15 @@ impl Outlets {
         self.listener.is_some()
     }
 
-    /// What is heard of clients of the listener besides what devices say; a broker is asked for it by its connection.
+    /// Sets the topics that are received from clients of the listener beside those of devices. The connection to a
+    /// broker subscribes to them itself.
     pub fn hear(&self, wanted: &BTreeSet<String>) {
         if let Some(listener) = &self.listener {
             listener.hear(wanted);
         }
     }
 
-    /// The broker is there, or is there no more.
+    /// The broker has connected or disconnected.
     pub const fn broker(&mut self, up: bool) {
         self.up = up;
     }
@@ -75,7 +77,7 @@ impl Outlets {
         self.broker.as_ref().filter(|_| self.up)
     }
 
-    /// Messages that find room everywhere now. Who hears the listener is not waited for any longer when it takes nothing.
+    /// Number of messages that fit everywhere now. A client of the listener that does not read does not count.
     #[must_use]
     pub fn room(&mut self) -> usize {
         let listener = self.listener.as_ref().map(Listener::room);
@@ -101,15 +103,15 @@ impl Outlets {
         }
     }
 
-    /// Publishes a message whose sender waits for the result: at the broker, which acknowledges it; without a broker at
-    /// the listener. Returns `None` if there is neither, or no room.
+    /// Publishes a message whose sender waits for the result: to the broker, which acknowledges it; without a broker to
+    /// the listener. Returns `None` without either, or if the queue is full.
     pub fn publish_confirmed(&mut self, message: Message) -> Option<oneshot::Receiver<()>> {
         let confirmed = match &self.broker {
             Some(_) => self.queue()?.put_confirmed(message.clone())?,
             None => {
                 self.listener.as_ref().filter(|listener| listener.room() > 0)?;
                 let (confirm, confirmed) = oneshot::channel();
-                // Who waits for it is there.
+                // Its receiver is waiting.
                 let _ = confirm.send(());
                 confirmed
             }
@@ -131,7 +133,7 @@ impl Outlets {
         self.listener.as_ref().map(|listener| listener.retained(topics)).unwrap_or_default()
     }
 
-    /// How it goes with clients of the listener; none where none may connect.
+    /// State of the listener; `None` if it is off.
     pub fn listening(&self) -> Option<Listening> {
         self.listener.as_ref().map(Listener::counters)
     }

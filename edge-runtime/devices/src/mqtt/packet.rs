@@ -1,7 +1,7 @@
 //! Packets of MQTT 3.1.1 as bytes (OASIS standard, sections 2 and 3), as far as a client needs them that publishes and
 //! subscribes with QoS 1. No I/O. Whatever a broker sends is a packet, needs more bytes, or ends the connection.
 
-/// Largest packet that is read. The payload of a longer message is passed over, and the connection goes on.
+/// Maximum packet that is read. The payload of a longer message is skipped, and the connection continues.
 pub(super) const MAX_PACKET: usize = 128 << 10;
 
 const CONNACK: u8 = 2;
@@ -11,7 +11,7 @@ const SUBACK: u8 = 9;
 const UNSUBACK: u8 = 11;
 const PINGRESP: u8 = 13;
 
-/// What a broker says.
+/// A packet of a broker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Packet {
     /// 0 if it takes the client.
@@ -35,7 +35,7 @@ pub(super) struct Publish {
     pub(super) id: Option<u16>,
 }
 
-/// Why a connection cannot go on.
+/// Reason why a connection ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken(pub(super) String);
 
@@ -58,7 +58,7 @@ impl Decoder {
     /// The next packet, if it is there as a whole.
     ///
     /// # Errors
-    /// The bytes are not a packet, or one that a client never gets.
+    /// The bytes are malformed, or a packet that a client must not get.
     pub(super) fn next(&mut self) -> Result<Option<Packet>, Broken> {
         let Some(&first) = self.bytes.first() else { return Ok(None) };
         let Some((length, header)) = remaining(&self.bytes[1..])? else { return Ok(None) };
@@ -97,7 +97,7 @@ impl Decoder {
     }
 }
 
-/// The length of what follows the fixed header, and how many bytes say so.
+/// Parses the remaining length of the fixed header, and returns the number of its bytes, too.
 pub(super) fn remaining(bytes: &[u8]) -> Result<Option<(usize, usize)>, Broken> {
     let mut length = 0;
     for (at, byte) in bytes.iter().take(4).enumerate() {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_whole_however_they_are_cut() {
+    fn split_packets_are_joined() {
         let mut bytes = vec![0x20, 2, 0, 0, 0x90, 3, 0, 1, 1, 0x40, 2, 0, 7, 0xd0, 0];
         bytes.extend(from_broker(0x33, "a/b", Some(9), b"{}"));
         bytes.extend(from_broker(0x30, "c", None, b""));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_packet_ends_the_connection() {
+    fn malformed_packet_ends_the_connection() {
         for bytes in [
             &[0x20, 1, 0][..],
             &[0x10, 0],

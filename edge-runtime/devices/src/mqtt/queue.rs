@@ -10,7 +10,7 @@ use crate::twins::Message;
 /// Messages and bytes that wait: answers to what a broker sends at once after it has been silent for a second or two.
 const MESSAGES: usize = 2_048;
 const BYTES: usize = 1 << 20;
-/// What a message takes besides its texts.
+/// Memory of a message beside its texts.
 const EACH: usize = 128;
 
 /// Receives a value when the broker has acknowledged a message; if it is dropped, the result is unknown.

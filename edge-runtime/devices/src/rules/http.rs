@@ -1,5 +1,5 @@
-//! One request to a server on this device (RFC 9112), at its loopback address: without encryption, redirects, or a second try.
-//! What comes back is as hostile as anything else, and has bounds.
+//! One request to a server on this device (RFC 9112), at its loopback address: without encryption, redirects or
+//! retries. The answer is untrusted, and has bounds.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -15,7 +15,7 @@ const HEAD: usize = 16 << 10;
 const FIELDS: usize = 64;
 const CHUNK: usize = 4_096;
 
-/// What is said of the connection and not of the message (RFC 9110, section 7.6.1), and what this client says itself.
+/// Header fields of the connection, not of the message (RFC 9110, section 7.6.1), and those that this client sets.
 const OURS: [&str; 10] = [
     "connection",
     "content-length",
@@ -33,7 +33,7 @@ fn is_ours(name: &str) -> bool {
     OURS.iter().any(|ours| ours.eq_ignore_ascii_case(name))
 }
 
-/// The bytes of a request; none for one that would be read as something else.
+/// Encodes a request; `None` if a server would read it as another request.
 fn request(port: u16, method: &str, path: &str, headers: &[(String, String)], body: &[u8]) -> Option<Vec<u8>> {
     let token = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
@@ -77,7 +77,7 @@ struct Head {
     size: usize,
 }
 
-/// The head of a final answer, if it is there as a whole; what comes before that (1xx) is taken away.
+/// Parses the head of a final answer, if it is complete; removes earlier ones (1xx).
 fn head(bytes: &mut Vec<u8>, method: &str) -> Result<Option<Head>, String> {
     loop {
         let mut fields = [httparse::EMPTY_HEADER; FIELDS];
@@ -201,7 +201,7 @@ pub(super) async fn ask(port: u16, method: &str, path: &str, headers: &[(String,
     let broken = |why: &str| failed(CallFailure::Broken, &format!("the answer of port {port} of the device: {why}"));
     let (mut from, mut to) = stream.split();
     let write = async {
-        // One that has heard enough may answer, and read no more.
+        // A server may answer before it has read everything, and stop reading.
         let written: io::Result<()> = to.write_all(&request).await;
         if written.is_err() {
             std::future::pending::<()>().await
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_it_is_and_nothing_else() {
+    fn request_has_only_its_own_headers() {
         let headers = [("Content-Type".to_owned(), "a/b".to_owned()), ("Connection".to_owned(), "x".to_owned())];
         let made = request(80, "POST", "/a?b=1", &headers, b"{}").unwrap();
         let text = "POST /a?b=1 HTTP/1.1\r\nhost: 127.0.0.1:80\r\nconnection: close\r\nContent-Type: a/b\r\ncontent-length: 2\r\n\r\n{}";
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_an_error() {
+    fn malformed_answer_is_an_error() {
         let long = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(MAX_BODY + 1));
         let chunk = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", MAX_BODY + 1);
         let head = format!("HTTP/1.1 200 OK\r\na: {}", "x".repeat(HEAD));

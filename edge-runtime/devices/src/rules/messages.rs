@@ -27,7 +27,7 @@ struct Rule {
     said: bool,
 }
 
-/// What was given to the daemon, and is not in the store yet.
+/// A message that the daemon has, but has not stored yet.
 #[derive(Debug)]
 struct Batch {
     number: u64,
@@ -46,7 +46,7 @@ pub struct Messages {
     batches: u64,
     /// When the next batch may go though it is small.
     next_at: u64,
-    /// Messages that came for rules, and those that found no room.
+    /// Messages for rules, and those of them that did not fit.
     pub taken: u64,
     pub dropped: u64,
     /// Messages that no rule wants, or that are too long.
@@ -121,7 +121,7 @@ impl Messages {
         all.iter().filter(|filter| !covered(filter)).map(|filter| (*filter).to_owned()).collect()
     }
 
-    /// A message of the broker. What is retained is of the past, and comes again with each connection.
+    /// Receives a message of the broker. Ignores retained ones: they are old, and arrive again with each connection.
     pub fn message(&mut self, now: Now, topic: &str, payload: Option<&[u8]>, retained: bool) {
         if retained {
             return;
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_refused_and_what_is_long_too() {
+    fn message_without_a_rule_or_too_long_is_ignored() {
         let mut messages = rules(&[("a", 0), ("b/+/c+", 0)]);
         messages.message(at(1), "b", Some(b"x"), false);
         messages.message(at(1), "a", None, false);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn d06_what_a_daemon_has_not_confirmed_the_next_one_is_given_first() {
+    fn d06_unconfirmed_messages_are_sent_to_the_next_daemon() {
         let mut messages = rules(&[("a", 0)]);
         messages.message(at(1), "a", Some(b"1"), false);
         let (_, sent) = batch(&mut messages, 1).unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn d13_a_rule_that_is_gone_or_was_not_said_again_gets_nothing() {
+    fn d13_removed_rule_gets_no_messages() {
         let mut messages = rules(&[("a", 0), ("b", 0)]);
         messages.message(at(1), "a", Some(b"1"), false);
         messages.gone("a");

@@ -1,5 +1,5 @@
-//! Rules of the cloud (rules.kubeedge.io) on a node: messages and requests that go up, and calls that come down. What a rule does with a
-//! message, and who may call, is the bridge's to know.
+//! Rules of the cloud (rules.kubeedge.io) on a node: messages and requests go up, and calls come down. The bridge knows
+//! what a rule does with a message, and who may call.
 //!
 //! | file | owns |
 //! |---|---|

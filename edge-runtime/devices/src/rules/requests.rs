@@ -11,10 +11,11 @@ use super::call::failed;
 
 /// Rules of one node. The bridge has its own bound.
 const RULES: usize = 64;
-/// Under way at once: the bridge lets a node have twice as many, for this helper and one that has died.
+/// Maximum number of running requests. The bridge permits a node twice as many, for this helper and a predecessor that
+/// has died.
 const AT_ONCE: usize = 16;
 
-/// What a program wants.
+/// A request of a program.
 #[derive(Debug)]
 pub struct Request {
     /// Target in the form of a rule.
@@ -99,7 +100,7 @@ impl Requests {
         if !up {
             for (_, UnderWay { answer, .. }) in self.under_way.drain() {
                 let why = "the line to the cloud broke before there was an answer: it may have been done";
-                // Who has gone does not want to know.
+                // The client may have left.
                 let _ = answer.send(failed(CallFailure::Broken, why));
             }
         }
@@ -137,9 +138,9 @@ impl Requests {
         }
     }
 
-    /// What came of one.
+    /// Passes the result of a request on to its program.
     pub fn responded(&mut self, id: u64, response: Value) {
-        // One of a helper before this one, or of a connection that has ended.
+        // A request of an earlier helper, or of a connection that has ended.
         let Some(UnderWay { answer, .. }) = self.under_way.remove(&id) else { return };
         let none = |error| failed(CallFailure::Broken, &format!("the answer of the bridge is none: {error}"));
         let _ = answer.send(serde_json::from_value(response).unwrap_or_else(none));
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_answered_at_once_and_truthfully() {
+    fn request_that_cannot_be_sent_is_answered_at_once() {
         let mut requests = requests();
         let refused = |requests: &mut Requests, target: &str| {
             let (line, answered) = ask(requests, target);
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_away_makes_no_room_before_the_bridge_has_answered() {
+    fn place_of_a_gone_client_is_held_until_the_answer() {
         let mut requests = requests();
         for _ in 0..AT_ONCE {
             assert!(ask(&mut requests, URL).0.is_some());
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn d13_a_rule_that_is_another_now_or_was_not_said_again_is_none() {
+    fn d13_replaced_or_removed_rule_gets_no_requests() {
         let mut requests = requests();
         assert!(!requests.rule("u", &json!({"topic": "a"})));
         assert!(requests.targets.is_empty());

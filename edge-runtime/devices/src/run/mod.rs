@@ -1,5 +1,5 @@
-//! The loop: news of callers, of the broker and of the clock go into the core, and what the core wants done goes out. Decides
-//! nothing of devices.
+//! The loop: passes events of callers, of the broker and of the clock to the core, and executes the core's outputs.
+//! Does not decide about devices.
 //!
 //! | file | owns |
 //! |---|---|
@@ -30,14 +30,14 @@ use crate::server::{self, Callers};
 use crate::twins::{Now, Output, Request};
 use works::Works;
 
-/// News that waits for the loop; who has more of it waits.
+/// Queue of events for the loop; beyond it their sources wait.
 const NEWS: usize = 32;
-/// Without news of a kind that needs much memory for a moment.
+/// Time without an event that needs much memory for a moment.
 const CALM: Duration = Duration::from_secs(2);
 /// Prefix of the topics of devices: no namespace has a name that begins like that.
 const OURS: &str = "$hw/";
 
-/// Serves at this socket until it is told to end.
+/// Serves at this socket until the daemon ends it.
 ///
 /// # Errors
 /// The socket cannot be had.
@@ -59,7 +59,7 @@ pub async fn run(socket: &Path) -> io::Result<()> {
                 Some(heard) = callers_news.recv() => helper.heard(heard),
                 Some(news) = broker_news.recv() => {
                     helper.broker(news);
-                    // What has come together is answered together; each of these has few answers.
+                    // Events that arrived together are answered together; each has few answers.
                     for _ in 1..NEWS {
                         let Ok(news) = broker_news.try_recv() else { break };
                         helper.broker(news);
@@ -101,7 +101,7 @@ struct Helper {
     /// `None` before the first daemon.
     works: Option<Works>,
     outlets: Outlets,
-    /// What rules want to be subscribed to.
+    /// Topic filters of rules.
     filters: Filters,
     calls: rules::Calls,
     /// Sender for the servicebus; `None` once it is taken.
@@ -111,7 +111,7 @@ struct Helper {
     dmi: Option<Dmi>,
     journal: Journal,
     mappers: (mpsc::Sender<Call>, mpsc::Sender<Answered>),
-    /// Devices that have changed since watching clients were last told, and when they are told next.
+    /// Devices that changed since the last update of watching clients, and the time of the next one.
     changed: BTreeSet<Named>,
     watch_at: Option<Instant>,
     /// When memory is given back that much news has needed.
@@ -205,7 +205,7 @@ impl Helper {
         }
     }
 
-    /// Broker and listener are told what is wanted.
+    /// Tells broker and listener the wanted topics.
     fn subscribe(&mut self) {
         if let Some(works) = &self.works {
             let wanted = works.wanted();
@@ -214,7 +214,7 @@ impl Helper {
         }
     }
 
-    /// What a rule wants done here.
+    /// Executes a request of a rule.
     fn carry_out(&mut self, id: u64, call: Value) {
         let Some(works) = &mut self.works else { return };
         works.twins.counters().rules.calls += 1;

@@ -1,4 +1,4 @@
-//! What the daemon and clients say, and what they are told.
+//! Messages of the daemon and of clients, and their answers.
 
 use std::time::Duration;
 

@@ -55,7 +55,7 @@ impl Works {
         (counters.rules.taken, counters.rules.dropped) = (taken, dropped);
     }
 
-    /// What the daemon says, for the core. Whether rules may want to be subscribed to something else.
+    /// Passes a message of the daemon to the core. Returns whether the topics of rules may have changed.
     pub(super) fn tell(&mut self, now: Now, line: ToHelper) -> bool {
         let Self { twins, messages, requests, settings, .. } = self;
         match line {

@@ -10,7 +10,7 @@ use super::connection::Connection;
 const CLIENTS: usize = 8;
 const CALLERS: usize = 16;
 
-/// What a caller is.
+/// Kind of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It has not identified itself yet.
@@ -47,7 +47,7 @@ impl Callers {
         self.callers.get(&id).map(|caller| caller.role)
     }
 
-    /// It is the daemon. An older connection of it is no more.
+    /// The caller is the daemon. This replaces an older connection of it.
     pub fn is_daemon(&mut self, id: u64) {
         if let Some(older) = self.daemon.filter(|older| *older != id) {
             self.cut(older);
@@ -81,7 +81,7 @@ impl Callers {
         daemon
     }
 
-    /// False if the daemon does not read what it is told, and was cut for it.
+    /// Returns false if the daemon did not read its messages, and was disconnected for that.
     pub fn tell_daemon(&mut self, line: &FromHelper) -> bool {
         let Some(id) = self.daemon else { return true };
         self.tell(id, line)

@@ -1,4 +1,4 @@
-//! One caller: its lines go to the loop one by one, and what the loop says to it waits in a short queue.
+//! One caller: its lines go to the loop one by one, and the loop's answers wait in a short queue.
 
 use std::io;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const GREETING: Duration = Duration::from_secs(5);
 /// Pause when no connection can be accepted, without free descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What comes of callers.
+/// An event of callers.
 #[derive(Debug)]
 pub enum Heard {
     Came(u64, Connection),
@@ -135,7 +135,7 @@ async fn hear(read: OwnedReadHalf, id: u64, heard: &mpsc::Sender<Heard>) -> io::
     }
 }
 
-/// What daemons of all versions say first.
+/// Whether the line is the first one of a daemon, of any version.
 fn is_daemon(line: &[u8]) -> bool {
     serde_json::from_slice::<serde_json::Value>(line).is_ok_and(|line| line.get("daemon").is_some())
 }

@@ -1,5 +1,4 @@
-//! The unix socket at which the daemon and clients call: one JSON text per line. Knows what lines are, not what follows from
-//! them.
+//! The Unix socket for the daemon and clients: one JSON text per line. Parses lines; does not know their consequences.
 //!
 //! | file | owns |
 //! |---|---|

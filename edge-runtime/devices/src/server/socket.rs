@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_one_helper_and_what_a_killed_one_left_is_no_hindrance() {
+    fn only_one_helper_runs_and_a_stale_socket_is_replaced() {
         let folder = tempfile::tempdir().expect("temp dir");
         let path = folder.path().join("devices.sock");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

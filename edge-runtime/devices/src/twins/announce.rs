@@ -20,7 +20,7 @@ const MESSAGES: usize = 3;
 /// Until the broker's queue is looked at again.
 const RETRY: u64 = 50;
 
-/// What is still to be said about one device.
+/// Pending messages about one device.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// When; none if there is nothing.
@@ -70,7 +70,7 @@ impl Announcements {
         self.next.insert((at, id.clone()));
     }
 
-    /// A delta was said, and is said again later.
+    /// A delta was published; it is repeated later.
     fn said(&mut self, id: &Named, pending: &mut Pending, now: u64, by_time: bool) {
         pending.again = if by_time { (pending.again * 2).min(AGAIN_AT_MOST) } else { AGAIN };
         pending.by_time = true;
@@ -101,7 +101,7 @@ impl Announcements {
         self.put(id, pending, now).all = true;
     }
 
-    /// The device has been heard and is not yet as it is wanted.
+    /// The device has reported, and differs from its desired state.
     pub(super) fn delta(&mut self, id: &Named, pending: &mut Option<Box<Pending>>, now: u64) {
         self.put(id, pending, now);
     }
@@ -116,7 +116,7 @@ impl Announcements {
 }
 
 impl Twins {
-    /// The broker is there: its listeners have heard nothing.
+    /// The broker has connected: its subscribers have received nothing yet.
     pub(super) fn announce_all(&mut self, now: Now) {
         for (id, device) in self.devices.iter_mut().filter(|(_, device)| device.differs()) {
             self.announcements.all(id, &mut device.pending, now.mono);

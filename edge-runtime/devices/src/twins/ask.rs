@@ -38,7 +38,7 @@ struct ShownProperty<'a> {
     reported: Option<ShownValue<'a>>,
     /// The bridge has the newest of it.
     told: bool,
-    /// Not of the Device object, so that the bridge is told nothing of it.
+    /// Not in the Device object, so it is not reported to the bridge.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     extra: bool,
 }

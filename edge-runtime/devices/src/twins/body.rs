@@ -19,7 +19,7 @@ pub(super) struct Model {
     pub(super) said: bool,
 }
 
-/// What is needed of a Device.
+/// The needed fields of a Device.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Body {
     pub(super) model: Text,
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_passed_over() {
+    fn unreadable_parts_are_skipped() {
         let body = json!({
             "metadata": {"labels": {"description": "bench"}},
             "spec": {"deviceModelRef": {"name": "lab"}, "properties": [

@@ -1,4 +1,4 @@
-//! What is counted, for people: the daemon passes it on to `edge-runtime status` without knowing it. Knows nothing of who counts.
+//! Counters for people. The daemon passes them on to `edge-runtime status` unparsed. Does not know its users.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -12,7 +12,7 @@ pub struct Counters {
     pub devices: u64,
     /// Whether the MQTT broker is connected; `None` without a configured broker.
     pub broker: Option<bool>,
-    /// Programs that drive devices and are registered; none if none may be.
+    /// Registered mappers; `None` if mappers are disabled.
     pub mappers: Option<u64>,
     /// `None` if clients may not connect.
     pub listener: Option<Listening>,
@@ -20,7 +20,7 @@ pub struct Counters {
     /// Values that devices reported, and device reports that the bridge has.
     pub reports_in: u64,
     pub reports_out: u64,
-    /// Values that a newer one replaced before they were told.
+    /// Values that a newer one replaced before they were reported.
     pub coalesced: u64,
     /// Messages of devices that were answered with an error, and those of the node for which the broker had no room.
     pub refused: u64,
@@ -44,7 +44,7 @@ pub struct Listening {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Rules {
-    /// Messages that came, and those of them for which there was no room before they were kept.
+    /// Received messages, and those of them that did not fit before they were stored.
     pub taken: u64,
     pub dropped: u64,
     /// What rules wanted done here.
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_off_is_not_shown() {
+    fn disabled_parts_are_not_shown() {
         let mut counters = Counters { devices: 2, broker: Some(true), reports_in: 7, ..Counters::default() };
         let plain = "2, broker connected; 7 values taken, 0 reports told, 0 refused, 0 dropped";
         assert_eq!(counters.text(), plain);

@@ -1,4 +1,4 @@
-//! One device: its properties and state, and how news changes them. Knows neither sources nor recipients.
+//! One device: its properties and state, and how news changes them. Does not know sources or recipients.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ pub(super) struct Property {
     pub(super) told: Told,
 }
 
-/// What is wanted of a property, and what its device has heard of that.
+/// Desired values of a property, and which of them its device has received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wishes {
     /// The cloud's; empty for none.
@@ -57,14 +57,14 @@ pub(super) struct Wishes {
     pub(super) observed: Option<Box<Stamped>>,
 }
 
-/// How far the bridge has been told of something that changes.
+/// Which state of a changing value the bridge has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    /// Counts the changes; what the batch under way holds; what the bridge has.
+    /// Number of changes; of those in the batch that is being sent; of those that the bridge has.
     pub(super) n: u32,
     pub(super) sent: u32,
     pub(super) acked: u32,
-    /// The device has said it to this process. What was kept may be older than what the bridge was told since.
+    /// The device has reported it to this process. A stored value may be older than the bridge's.
     pub(super) heard: bool,
     /// Received since the broker was last connected.
     pub(super) live: bool,
@@ -86,7 +86,7 @@ impl Told {
 pub(super) type Properties = LiteMap<Text, Property>;
 
 impl Property {
-    /// The desired value; `None` if there is none.
+    /// The desired value, if any.
     pub(super) fn wanted(&self) -> Option<&Stamped> {
         let Wishes { desired, local, .. } = self.wishes.as_deref()?;
         let local = local.as_deref().filter(|local| local.generation == desired.generation);
@@ -111,19 +111,19 @@ impl Property {
         news
     }
 
-    /// The device has heard of this desired value. Whether that is news.
+    /// The device has observed this desired value. Returns whether that is a change.
     pub(super) fn observe(&mut self, value: Stamped) -> bool {
         let news = self.observed().is_none_or(|held| held.value != value.value);
         if news {
             self.wishes.get_or_insert_default().observed = Some(Box::new(value));
             self.told.changed();
-            // Of both that are told together one was not kept.
+            // The report has both values, but one of them was not stored.
             self.told.kept_seq = 0;
         }
         news
     }
 
-    /// Takes for heard of what the device has come to be. Whether that is news.
+    /// Marks the desired value as observed if the device reports it. Returns whether that is a change.
     pub(super) fn observe_echo(&mut self, stamp: impl FnOnce(Text) -> Stamped) -> bool {
         match (self.wanted(), &self.reported) {
             (Some(wanted), Some(reported)) if wanted.value == reported.value => {
@@ -134,7 +134,7 @@ impl Property {
         }
     }
 
-    /// What is wanted here, until the cloud wants something else; empty for what the cloud wants.
+    /// Sets a local desired value, valid until the cloud sets another; empty means the cloud's value.
     pub(super) fn want(&mut self, value: Stamped) {
         if value.value.is_empty() {
             self.wishes.iter_mut().for_each(|wishes| wishes.local = None);
@@ -167,7 +167,7 @@ impl Property {
         self.wishes.as_deref()?.observed.as_deref()
     }
 
-    /// Bytes of what a device or a client here has said.
+    /// Size of values from the device or from local clients, in bytes.
     pub(super) fn held(&self) -> usize {
         let local = self.local().map(|local| &local.stamped);
         [local, self.observed(), self.reported.as_ref()].into_iter().flatten().map(|held| held.value.len()).sum()
@@ -191,12 +191,12 @@ pub(super) struct State {
     pub(super) told: Told,
 }
 
-/// What a newer object has changed.
+/// Changes by a newer object.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     /// Properties of which another value is wanted, and how they were.
     pub(super) changed: BTreeMap<Text, Twin>,
-    /// A value that was wanted here is wanted no more.
+    /// A local desired value is void.
     pub(super) voided: bool,
 }
 
@@ -214,17 +214,17 @@ pub(super) struct Device {
     pub(super) seq: u64,
     /// Named in the present round of the daemon's objects.
     pub(super) said: bool,
-    /// What was kept of it has been put in, or there is nothing.
+    /// The stored state has been restored, or does not exist.
     pub(super) loaded: bool,
     /// Bytes held for properties that the Device object does not have.
     pub(super) extras: usize,
-    /// An event has told of such properties.
+    /// An event has reported such properties.
     pub(super) extras_told: bool,
     pub(super) waiting: Waiting,
     pub(super) unkept: Unkept,
     /// Few have any.
     pub(super) pending: Option<Box<Pending>>,
-    /// `None` if its object asks for none.
+    /// `None` unless its object requests a history.
     pub(super) history: Option<Box<History>>,
 }
 
@@ -283,7 +283,7 @@ impl Device {
         for (name, property) in self.properties.iter_mut().filter(|(_, property)| property.in_spec) {
             property.told.sent = property.told.n;
             let kind = property.kind(kind_in(model, name));
-            // The bridge leaves alone what is not mentioned, and has this or something newer.
+            // The bridge keeps omitted values, and has this one or a newer one.
             if !property.told.heard && !property.told.is_due() {
                 continue;
             }

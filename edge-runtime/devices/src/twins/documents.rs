@@ -1,4 +1,4 @@
-//! What is said over MQTT: KubeEdge's JSON texts, their keys in KubeEdge's order. Values only.
+//! Documents on MQTT: KubeEdge's JSON texts, with keys in KubeEdge's order. Values only.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// The text of any of them.
 pub(super) fn text(document: &impl Serialize) -> Vec<u8> {
-    // None of them has anything that JSON cannot say.
+    // All of their values exist in JSON.
     serde_json::to_vec(document).unwrap_or_default()
 }
 
@@ -117,7 +117,7 @@ pub(super) struct MembershipUpdated<'a> {
     pub(super) removed_devices: Option<[Member; 1]>,
 }
 
-/// A device as membership has it; what is empty is left out.
+/// A device in membership documents; empty fields are omitted.
 #[derive(Default, Serialize)]
 pub(super) struct Member {
     pub(super) id: String,

@@ -1,7 +1,7 @@
-//! When which devices are told of: budgets, and the one batch that is under way. Knows no values.
+//! Schedules reports of devices: budgets, and one batch at a time. Does not know values.
 //!
-//! Nothing queues here. A device that changes waits, and is told as it is when its turn comes; a batch that the bridge may not
-//! have is void, and what was in it waits again.
+//! Values do not queue here. A changed device waits, and its state at its turn is reported. A batch that the bridge may
+//! not have is void, and its devices wait again.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::uid::Uid;
 
 /// About how many bytes of reports one batch has.
 const MAX_BYTES: usize = 64 << 10;
-/// By so much an urgent change is told as if it had come earlier, milliseconds.
+/// An urgent change is reported as if it had occurred this much earlier, in milliseconds.
 const AHEAD: u64 = 5_000;
 /// One report of the budget.
 const TOKEN: u64 = 1_000;
@@ -23,9 +23,9 @@ const TOKEN: u64 = 1_000;
 pub(super) struct Waiting {
     /// It has changed, and waits since.
     since: Option<u64>,
-    /// What has changed is a state or an observed desired value.
+    /// A state or an observed desired value has changed.
     urgent: bool,
-    /// It has said again what it said before.
+    /// The device has repeated a value.
     again: bool,
     /// When it was last put into a batch.
     last: Option<u64>,
@@ -75,7 +75,7 @@ impl Due {
         self.look_at(now.max(waiting.last.map_or(0, |last| last + self.min_interval())));
     }
 
-    /// The device has said what it had said before.
+    /// The device has repeated a value.
     pub(super) fn again(&mut self, waiting: &mut Waiting, now: u64) {
         waiting.again = true;
         self.look_at(now.max(waiting.last.map_or(0, |last| last + self.unchanged())));
@@ -118,14 +118,14 @@ impl Due {
                 (None, false) => continue,
             };
             if at <= now {
-                // A start ahead of others, and no more: who flips its state all the time must not keep them from being told.
+                // A limited advance: a device whose state flips all the time must not delay the reports of others.
                 let ahead = if waiting.urgent { AHEAD } else { 0 };
                 ready.push((waiting.since.unwrap_or(at).saturating_sub(ahead), number, id, device));
             } else {
                 self.look_at(at);
             }
         }
-        // Of many that wait few are chosen: those are put in order, not all.
+        // Few of many waiting devices are chosen, so only these are sorted.
         let most = usize::try_from(self.tokens / TOKEN).unwrap_or(usize::MAX).min(MAX_DEVICES);
         let waiting = ready.len();
         if most < waiting {

@@ -47,7 +47,7 @@ impl Fresh {
         self.changed |= self.asked.remove(id).is_some();
     }
 
-    /// The broker is there, which sends what it retains for all devices, or is there no more.
+    /// The broker has connected, and sends its retained messages for all devices; or it has disconnected.
     pub(super) fn forget(&mut self) {
         self.waiting.clear();
         self.changed |= !self.asked.is_empty();

@@ -1,4 +1,4 @@
-//! Histories of all devices: which objects ask for one, what each may take, rows of those that are no more, and questions of people.
+//! Histories of all devices: which objects request one, the size of each, rows of removed ones, and queries of people.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{Output, Twins};
 pub(super) struct Histories {
     /// Another number of devices has one than when their parts were last made equal.
     unequal: bool,
-    /// What was written instead of a number, and has been told.
+    /// Malformed annotation values that were reported.
     refused: BTreeMap<Named, String>,
 }
 
@@ -49,7 +49,7 @@ fn shown(Stamped { value, at, unsynchronized }: &Stamped) -> ShownChange<'_> {
 }
 
 impl Twins {
-    /// The object of a device asks for a history, or for none; what was kept of it is put in.
+    /// The object of a device requests a history, or none. Restores the stored one.
     pub(super) fn history_asked(&mut self, id: &Named, object: &Value) {
         let asked = history::asked(object);
         let Some(device) = self.devices.get_mut(id) else { return };
@@ -74,7 +74,7 @@ impl Twins {
             }
             None => {}
         }
-        // Before all is told the rows may still be to come.
+        // Rows may still arrive before the daemon has sent all.
         if began && self.ready {
             restore(&mut self.records, device);
         }
@@ -99,7 +99,7 @@ impl Twins {
         }
     }
 
-    /// A device is no more.
+    /// A device is gone.
     pub(super) fn history_gone(&mut self, id: &Named, device: &mut Device) {
         self.histories.refused.remove(id);
         if let Some(mut history) = device.history.take() {

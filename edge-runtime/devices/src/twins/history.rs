@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::device::Stamped;
 
-/// How many changes of each property are wanted; 0 and none stand for no history.
+/// Wanted number of changes of each property; without it, or with 0, no history is kept.
 pub(super) const ANNOTATION: &str = "sampan.dev/history";
 /// Most changes of one property.
 pub(super) const MOST: usize = 1_000;
@@ -22,14 +22,14 @@ pub(super) const MOST: usize = 1_000;
 pub(super) const BYTES: usize = 256 << 10;
 /// Bytes of one property: with its row a line has less than 64 KiB.
 const BYTES_OF_PROPERTY: usize = 48 << 10;
-/// What a change takes besides its value, in memory and in a row, and what a property takes.
+/// Size of a change beside its value, in memory and in a row, and size of a property.
 const CHANGE: usize = 80;
 const PROPERTY: usize = 96;
 
-/// What an object asks for.
+/// The number that an object requests.
 ///
 /// # Errors
-/// What stands there instead of a number, cut.
+/// The malformed value, shortened.
 pub(super) fn asked(object: &Value) -> Result<usize, String> {
     let asked = &object["metadata"]["annotations"][ANNOTATION];
     let number = match asked {
@@ -68,7 +68,7 @@ struct Changes {
 #[derive(Serialize, Deserialize)]
 struct Change<'a>(u64, std::borrow::Cow<'a, str>, #[serde(default)] u8);
 
-/// What a change takes, whichever of memory and a line of JSON in JSON needs more.
+/// Size of a change: the larger one of memory and a line of JSON in JSON.
 fn weight(value: &str) -> usize {
     let escaped = |byte: u8| match byte {
         b'"' | b'\\' => 4,
@@ -144,7 +144,7 @@ impl History {
         }
     }
 
-    /// Only properties of which this holds. Names of the others.
+    /// Removes properties for which `holds` is false. Returns their names.
     pub(super) fn retain(&mut self, holds: impl Fn(&str) -> bool) -> Vec<Box<str>> {
         let gone: Vec<Box<str>> = self.properties.keys().filter(|name| !holds(name)).cloned().collect();
         for name in &gone {
@@ -155,12 +155,12 @@ impl History {
         gone
     }
 
-    /// It is unknown what is stored.
+    /// The stored state is unknown now.
     pub(super) fn forgotten(&mut self) {
         self.properties.values_mut().for_each(|changes| changes.unkept = true);
     }
 
-    /// What is not kept, as rows of the device with this uid; it is kept then.
+    /// Returns unsaved changes as rows of the device with this uid, and marks them as saved.
     pub(super) fn rows<'a>(&'a mut self, uid: &str) -> impl Iterator<Item = Row> + use<'a> {
         let name_of = rows_of(uid);
         self.properties.iter_mut().filter(|(_, changes)| changes.unkept).map(move |(name, changes)| {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn saved_history_is_restored() {
         let mut history = History::new(3);
         for (at, value) in ["a", "a", "b\"\n", "", "ü"].iter().enumerate() {
             history.push("p", &stamped(value, at as u64));

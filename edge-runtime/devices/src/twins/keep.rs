@@ -18,7 +18,7 @@ pub(super) struct Unkept {
     pub(super) any: bool,
     /// Only the time of the last report has changed, which does not justify a write.
     pub(super) times: bool,
-    /// What is kept says that the bridge has not been told.
+    /// The stored state says that the bridge does not have the value.
     pub(super) spilled: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Keep {
     soon: Option<u64>,
     /// When reported values are written; none while there is a link.
     spill: Option<u64>,
-    /// When it is noted that the bridge has been told of what was written.
+    /// When to store that the bridge has the values.
     settle: Option<u64>,
     /// Before it neither: what was written has used up the part of the medium until then, link or no link.
     earliest: u64,
@@ -38,7 +38,7 @@ pub(super) struct Keep {
     leaked: u64,
 }
 
-/// What a row costs: the log of the store and the store itself, whole pages.
+/// Cost of a row in bytes: the log of the store and the store itself, whole pages.
 fn cost(bytes: usize) -> u64 {
     2 * (bytes as u64).div_ceil(PAGE) * PAGE
 }
@@ -92,7 +92,7 @@ impl Keep {
         self.spill = None;
     }
 
-    /// The bridge has been told of something that is kept as untold.
+    /// The bridge has received a value that is stored as pending.
     pub(super) const fn settle(&mut self, now: u64) {
         if self.settle.is_none() {
             let at = now + GATHER;
@@ -151,9 +151,9 @@ pub(super) enum Which {
     Mappers,
     /// Devices with any change.
     Any,
-    /// Kept as untold though the bridge has been told.
+    /// Devices stored as pending although the bridge has the values.
     Spilled,
-    /// Not as they are: nothing comes after it.
+    /// The last write: nothing follows it.
     End,
 }
 
@@ -189,7 +189,7 @@ mod tests {
         keep.link_down(1_000);
         keep.link_down(30_000);
         assert_eq!((keep.due(60_999), keep.due(61_000)), (None, Some(Which::Any)));
-        // 8 KiB as 2 × 2 pages: 128 of them in an hour would be allowed, but none within a minute.
+        // 8 KiB as 2 × 2 pages: the limit permits 128 of them in an hour, but none within a minute.
         keep.written(Which::Any, 8_000, 61_000);
         assert_eq!(keep.wake(), Some(121_000));
         // 320 KiB: each 37 minutes.

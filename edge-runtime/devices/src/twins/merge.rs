@@ -3,8 +3,9 @@
 use edge_protocol::json::SetField;
 use serde_json::{Map, Value, json};
 
-/// The spec of a Device, merged: what the model says of protocol and visitors holds where the device says nothing else, key by
-/// key of `configData` and no deeper. Each property has `desired` and `visitors.configData`, empty or not.
+/// Merges the spec of a Device with its model: protocol and visitors of the model apply where the device does not set
+/// them, key by key of `configData`, but no deeper. Each property has `desired` and `visitors.configData`, which may be
+/// empty.
 pub(super) fn merged(mut spec: Value, model: &Value) -> Value {
     let Some(map) = spec.as_object_mut() else { return json!({}) };
     let protocol = map.entry("protocol").or_insert_with(|| json!({}));
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_hinders_nothing() {
+    fn malformed_parts_are_ignored() {
         for broken in
             [json!(null), json!(1), json!({"spec": []}), json!({"spec": {"properties": [1, null, {"visitors": 3}]}})]
         {

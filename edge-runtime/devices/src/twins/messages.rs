@@ -15,7 +15,7 @@ use super::{Twins, model_of, stamper};
 const LONGEST: usize = 64 << 10;
 
 impl Twins {
-    /// A broker is there and has taken our subscriptions, or is there no more.
+    /// A broker has connected and accepted our subscriptions, or has disconnected.
     pub fn broker(&mut self, now: Now, up: bool) {
         self.broker = Some(up);
         self.fresh.forget();
@@ -45,7 +45,7 @@ impl Twins {
         match topic {
             Topic::TwinUpdate(id) => self.twin_update(now, &id, payload, retained),
             Topic::StateUpdate(id) => self.state_update(now, &id, payload, retained),
-            // Who asked this has its answer, or is gone.
+            // The sender of this request has its answer, or is gone.
             Topic::TwinGet(_) | Topic::MembershipGet if retained => {}
             Topic::TwinGet(id) => self.twin_get(now, &id, payload),
             Topic::MembershipGet => self.membership_get(now, payload),
@@ -63,7 +63,7 @@ impl Twins {
         self.refuse(now, topic, event_id, 404, &reason);
     }
 
-    /// What the message is, or the answer to one that is nothing.
+    /// Parses the message; an error is the answer to a malformed one.
     fn read<T>(
         &mut self,
         now: Now,
@@ -88,7 +88,8 @@ impl Twins {
         let Some(mut asked) = self.read(now, &topic, payload, request::update) else { return };
         let Some(device) = self.devices.get_mut(id) else { return self.not_here(now, topic, &asked.event_id, id) };
         if retained {
-            // Of an unknown age. It tells how the device was where nothing newer does; what was wanted then may be past.
+            // A retained message has an unknown age. It counts where no newer value exists; its desired values may be
+            // outdated.
             asked.twin.retain(|name, change| {
                 let Some(change) = change else { return false };
                 change.expected = None;
@@ -116,7 +117,7 @@ impl Twins {
         self.updated(now, id, &event_id, done, Some(topic));
     }
 
-    /// What follows from an update that is done. `result`: where who asked for it hears of that.
+    /// Applies the consequences of an update. `result`: the topic of the answer.
     pub(super) fn updated(&mut self, now: Now, id: &Named, event_id: &str, done: Done, result: Option<String>) {
         let Some(device) = self.devices.get_mut(id) else { return };
         self.counters.reports_in += done.reports;
@@ -184,7 +185,7 @@ impl Twins {
         self.state(now, id, state);
     }
 
-    /// The device says how it is, by one of [`STATES`](request::STATES).
+    /// The device reports its state, one of [`STATES`](request::STATES).
     pub(super) fn state(&mut self, now: Now, id: &Named, state: Text) {
         let Some(device) = self.devices.get_mut(id) else { return };
         let held = device.state.get_or_insert_default();
@@ -194,7 +195,7 @@ impl Twins {
         if matches!(state.as_str(), "ok" | "online") {
             held.last_online = now.wall;
         }
-        // What was kept may be older than what the bridge was told since.
+        // A stored value may be older than the bridge's.
         if news || !held.told.heard {
             held.at = if news { now.wall } else { held.at };
             held.told.changed();

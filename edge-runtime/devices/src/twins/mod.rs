@@ -114,13 +114,13 @@ pub struct Twins {
     check: bool,
     devices: BTreeMap<Named, Box<Device>>,
     models: BTreeMap<Named, Model>,
-    /// Records that the daemon has told in this round, by uid.
+    /// Records that the daemon has sent in this round, by uid.
     records: BTreeMap<String, String>,
     /// When unowned records are deleted.
     forget_at: Option<u64>,
     /// A daemon is connected.
     daemon: bool,
-    /// A daemon has told all that it holds, once at least.
+    /// A daemon has sent all objects at least once.
     ready: bool,
     link: bool,
     clock_set: bool,
@@ -197,7 +197,7 @@ impl Twins {
         self.count(now);
     }
 
-    /// What is counted of others is shown together with this.
+    /// Counters of this module; other modules add their own.
     pub const fn counters(&mut self) -> &mut Counters {
         &mut self.counters
     }
@@ -243,7 +243,7 @@ impl Twins {
         self.counters.dropped += messages;
     }
 
-    /// All rows that are not kept, as lines. Nothing comes after it.
+    /// Returns all unsaved rows, as messages. Nothing follows them.
     pub fn end(&mut self, now: Now) {
         if self.daemon {
             self.keep_rows(Which::End, now);
@@ -310,7 +310,8 @@ impl Twins {
         }
         self.keep.written(which, total, now.mono);
         self.counters.kept_bytes += total as u64;
-        // What is lost of the note that the bridge knows costs a repeated report; and no mapper outlives a power cut.
+        // Losing the note that the bridge has a value costs one repeated report; and a mapper does not survive a power
+        // cut.
         let durable = !matches!(which, Which::Spilled | Which::Mappers);
         self.outputs.extend(lines.into_iter().map(|rows| Output::Tell(FromHelper::Keep { rows, durable })));
     }

@@ -1,6 +1,6 @@
-//! Time, as the core is told it. Reads no clock.
+//! Time, as an input of the core. Does not read a clock.
 
-/// What the clocks say while one piece of news is handled.
+/// The clocks while one event is processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// Milliseconds of running: what everything waits by.

@@ -1,5 +1,5 @@
-//! What the daemon says: objects that came, changed and went, records, the link, acknowledgements. In any order, and any number
-//! of times. Knows nothing of MQTT's messages.
+//! Messages of the daemon: created, changed and deleted objects, records, the link, acknowledgements. They arrive in
+//! any order, and may repeat. Does not know MQTT messages.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ impl Twins {
         }
     }
 
-    /// The API shows the type of a value: one that was reported before its model came is told again.
+    /// The API shows the type of a value, so a value that was reported before its model arrived is reported again.
     fn model(&mut self, now: Now, id: Named, model: Model) {
         let old = self.models.insert(id.clone(), model);
         let new = self.models.get(&id);
@@ -110,7 +110,7 @@ impl Twins {
         if voided || echoes {
             self.keep.soon(&mut device.unkept, now.mono);
         }
-        // What the cloud wants comes again with the object.
+        // The desired value of the cloud arrives again with the object.
         device.unkept.any |= !changed.is_empty();
         if came || !changed.is_empty() {
             self.changed.insert(id.clone());
@@ -118,7 +118,7 @@ impl Twins {
         if for_mappers || !changed.is_empty() {
             self.mappers.touch(&id);
         }
-        // One that comes later than its record.
+        // A device that arrives after its record.
         let record = if self.ready { self.records.remove(&device.uid.to_string()) } else { None };
         if let Some(record) = record.and_then(|text| record::parse(&text)) {
             record.restore(device);
@@ -139,7 +139,7 @@ impl Twins {
         self.history_asked(&id, object);
     }
 
-    /// An object is no more.
+    /// An object is gone.
     pub fn gone(&mut self, now: Now, kind: Kind, id: &Named, uid: &str) {
         match kind {
             Kind::Rule => {}
@@ -170,14 +170,14 @@ impl Twins {
         }
     }
 
-    /// What was once given to be kept.
+    /// Receives a stored record.
     pub fn kept(&mut self, uid: String, record: String) {
         let of_mapper = self.mappers.are_on() && mappers::is_of_mapper(&uid);
         let records = if of_mapper { &mut self.mappers.rows.told } else { &mut self.records };
         records.insert(uid, record);
     }
 
-    /// The daemon has told all that it holds.
+    /// The daemon has sent all objects.
     pub fn told(&mut self, now: Now) {
         self.models.retain(|_, model| model.said);
         let unsaid: Vec<Named> =
@@ -202,7 +202,7 @@ impl Twins {
                 self.keep.soon(&mut device.unkept, now.mono);
             }
         }
-        // Of devices that are not here yet, perhaps: where the module was off the bridge tells of them later.
+        // They may belong to devices that arrive later: where the module was off, the bridge sends them later.
         self.records = records;
         self.mappers_told(now);
         self.forget_at.get_or_insert(now.mono + FORGET);
@@ -216,7 +216,7 @@ impl Twins {
         }
     }
 
-    /// Deletes records of devices that have not come.
+    /// Deletes stored records whose devices the bridge did not send.
     pub(super) fn forget(&mut self, now: Now) {
         if !self.reports() || self.forget_at.is_none_or(|at| at > now.mono) {
             return;
@@ -237,14 +237,14 @@ impl Twins {
         self.due.void(&mut self.devices);
         if up {
             self.keep.link_up();
-            // What was written meanwhile says untold of what may be told by now.
+            // Rows from before say pending about values that the bridge may have by now.
             self.keep.settle(now.mono);
         } else {
             self.keep.link_down(now.mono);
         }
     }
 
-    /// The bridge has a batch. What it refuses of it, it will never take.
+    /// The bridge has received a batch. It will never accept what it refuses of it.
     pub fn acked(&mut self, now: Now, batch: u64, refused: &[DeviceRefusal]) {
         for DeviceRefusal { uid, reason } in refused {
             log::warn!("the bridge refuses something of the device with uid {uid}: {reason}");
@@ -254,7 +254,7 @@ impl Twins {
         for (id, uid) in self.due.acked(batch) {
             let Some(device) = self.devices.get_mut(&id).filter(|device| device.uid == uid) else { continue };
             if unwritten.contains(&uid) {
-                // What was in the way may go: it is told again, seldom, or when the Device changes.
+                // The cause of the refusal may end: the value is sent again, rarely, or when the Device changes.
                 self.due.again(&mut device.waiting, now.mono);
                 continue;
             }

@@ -1,5 +1,4 @@
-//! A `twin/update` as nearly all are, read at once into what it asks. What is not so, is for `request`, which knows what is wrong
-//! with it.
+//! Fast parser for the usual form of `twin/update`. It leaves all other texts to `request`, which reports errors.
 
 use std::collections::BTreeMap;
 

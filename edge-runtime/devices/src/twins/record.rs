@@ -1,5 +1,5 @@
-//! What is kept of a device over a restart: one JSON text. A field may be added with `#[serde(default)]`; records of older
-//! builds are read.
+//! Stored record of a device: one JSON text. A field may be added with `#[serde(default)]`; records of older builds are
+//! read.
 
 use std::collections::BTreeMap;
 use std::ops::Not;
@@ -87,7 +87,7 @@ const fn told(untold: bool, kept_seq: u64) -> Told {
 }
 
 impl Record {
-    /// Puts into a device what this process does not know of it.
+    /// Restores values of a device that this process does not have.
     pub(super) fn restore(self, device: &mut Device) {
         device.seq = device.seq.max(self.seq);
         if device.state.is_none() && !self.state.is_empty() {
@@ -102,7 +102,7 @@ impl Record {
             let property = match (device.properties.get_mut(&name), kept.extra) {
                 (Some(property), _) => property,
                 (None, true) => device.properties.entry(name).or_default(),
-                // The Device object has it no more.
+                // The Device object does not have it any more.
                 (None, false) => continue,
             };
             kept.restore(property, self.seq);
@@ -132,7 +132,7 @@ impl Kept {
             wishes.desired = desired;
             wishes.local = self.local.filter(|local| local.generation == wishes.desired.generation);
         } else {
-            // The cloud has changed its mind meanwhile: what was wanted here is void.
+            // The cloud has set another value meanwhile, so the local desired value is void.
             wishes.desired.generation = desired.generation + 1;
         }
         if property.reported.is_none()
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_record_is_nothing() {
+    fn malformed_record_is_ignored() {
         for text in ["", "x", "7", "{\"seq\":-1}", "{\"twins\":{\"a\":1}}"] {
             assert!(parse(text).is_none(), "{text}");
         }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_desired_value_that_changed_meanwhile_voids_the_one_from_here() {
+    fn changed_desired_value_voids_the_local_one() {
         let stamped = |value: &str| Stamped { value: value.into(), at: 1, unsynchronized: false };
         let mut old = Device::default();
         let led = old.properties.entry("led".into()).or_default();

@@ -31,7 +31,7 @@ pub(super) struct Update {
 pub(super) struct Change {
     pub(super) expected: Option<Text>,
     pub(super) actual: Option<Text>,
-    /// The desired value that a driver has passed to the device; empty for none, and `None` without a driver.
+    /// Desired value that a driver has passed to the device; empty if there was no value, and `None` without a driver.
     pub(super) observed: Option<Text>,
     /// The type that the sender names, in lower case.
     pub(super) kind: Option<Text>,
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_update_says_what_changes() {
+    fn update_is_parsed() {
         let text = r#"{"event_id":"7","timestamp":1,"twin":{"temp":{"actual":{"value":"21.5"},"metadata":{"type":"FLOAT"}},
             "led":{"expected":{"value":"ON"},"actual":null,"optional":true},"old":null}}"#;
         let read = update(text.as_bytes()).expect("well formed");
@@ -124,7 +124,7 @@ mod tests {
         assert!(read.twin.iter().map(|(key, change)| (key.as_str(), change)).eq(wanted.iter().map(|(k, c)| (*k, c))));
     }
 
-    /// A text with a key twice is one of those that only the long way takes.
+    /// A text with a repeated key is left to the slow parser.
     #[test]
     fn the_short_way_reads_as_the_long_one() {
         for text in [
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_says_why_and_keeps_its_id() {
+    fn malformed_request_gets_an_error_with_its_id() {
         for (text, id) in [
             ("", ""),
             ("[]", ""),

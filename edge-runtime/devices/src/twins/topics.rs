@@ -2,7 +2,7 @@
 
 use sampan_devices_control::Named;
 
-/// What is subscribed to. Answers have one level more, so that none of ours comes back.
+/// Subscribed topics. Answers have one level more, so that own messages do not match.
 pub const FILTERS: [&str; 4] = [
     "$hw/events/device/+/+/twin/update",
     "$hw/events/device/+/+/twin/get",
@@ -10,7 +10,7 @@ pub const FILTERS: [&str; 4] = [
     "$hw/events/node/+/membership/get",
 ];
 
-/// What the node alone says.
+/// Topics that only the node may publish.
 pub const SAID: [&str; 5] = [
     "$hw/events/device/+/+/twin/update/+",
     "$hw/events/device/+/+/twin/get/result",
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn other_topics_are_nobodys() {
+    fn other_topics_are_ignored() {
         let id = Named { namespace: "a".into(), name: "b".into() };
         for topic in [
             "",

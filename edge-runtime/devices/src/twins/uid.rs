@@ -66,7 +66,7 @@ mod tests {
     const UUID: &str = "0d9ef2a6-7a3c-4a0e-8a53-0a7a5c1f2b11";
 
     #[test]
-    fn a_uuid_takes_no_memory_of_its_own() {
+    fn uuid_needs_no_heap() {
         assert!(matches!(Uid::from(UUID), Uid::Uuid([0x0d, 0x9e, .., 0x11])));
         for other in [
             "",

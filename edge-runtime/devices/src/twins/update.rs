@@ -1,4 +1,4 @@
-//! What a `twin/update` may change, and doing it: all of it or nothing.
+//! Checks and applies a `twin/update`: all of it or nothing.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::request::Change;
 pub(super) const LONGEST_VALUE: usize = 4 << 10;
 /// Most bytes of the name of a property that the Device object does not have.
 const LONGEST_NAME: usize = 128;
-/// Most bytes that a device may say, all its properties together: its report has to fit a frame of the link.
+/// Maximum size of all values of a device, in bytes: its report must fit a frame of the link.
 const MOST: usize = 128 << 10;
 /// Most properties of one device that its object does not have.
 const MOST_EXTRAS: usize = 64;
@@ -31,7 +31,7 @@ fn refused<T>(code: u16, reason: String) -> Result<T, Refused> {
     Err(Refused { code, reason })
 }
 
-/// What is checked against.
+/// Limits of the check.
 pub(super) struct Limits<'a> {
     pub(super) model: Option<&'a Model>,
     /// Values must fit the model.
@@ -108,25 +108,25 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What an update has done.
+/// Result of an update.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) result: TwinMap,
     pub(super) steps: BTreeMap<Text, Step>,
-    /// Values that the device reported, and those of them that took the place of one which was not told.
+    /// Reported values, and those of them that replaced a pending one.
     pub(super) reports: u64,
     pub(super) coalesced: u64,
-    /// There is news for the bridge, or only what it has.
+    /// The update has changes for the bridge, or only repeated values.
     pub(super) news: bool,
     pub(super) again: bool,
-    /// Another value is wanted, or the device has heard of the one that is.
+    /// A desired value changed, or the device has observed it.
     pub(super) wishes: bool,
-    /// One that the Device object does not have has a value, or was forgotten.
+    /// A property outside of the Device object has a value, or was removed.
     pub(super) extra: Option<Text>,
     pub(super) cleared: bool,
 }
 
-/// What was [`check`]ed.
+/// Applies a [`check`]ed update.
 pub(super) fn apply(
     device: &mut Device,
     twin: BTreeMap<Text, Option<Change>>,
@@ -192,7 +192,7 @@ pub(super) fn apply(
     done
 }
 
-/// There is a value in it: what only a Device object names has never been.
+/// Whether a value exists: a property that only the Device object names does not have one.
 const fn said(twin: &Twin) -> bool {
     twin.expected.is_some() || twin.actual.is_some()
 }

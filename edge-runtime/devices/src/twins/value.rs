@@ -1,6 +1,6 @@
-//! What a model says of a property's values, and whether a value fits. Knows no device.
+//! Types and ranges of values in a model, and whether a value fits. Does not know devices.
 
-/// A property as its model has it.
+/// A property of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
     /// Type in lower case.
@@ -12,7 +12,7 @@ pub(super) struct Rule {
 
 impl Rule {
     /// # Errors
-    /// What is wrong with the value, in words.
+    /// Returns the problem of the value as text.
     pub(super) fn check(&self, value: &str) -> Result<(), String> {
         match self.kind.as_str() {
             "int" | "integer" => match value.parse::<i128>() {

@@ -38,7 +38,7 @@ pub(crate) struct Mapper {
     child: Child,
     input: ChildStdin,
     lines: Receiver<Value>,
-    /// What it was given when it registered.
+    /// Answer to its registration.
     pub(crate) registered: Value,
 }
 
@@ -129,7 +129,7 @@ impl Mapper {
     }
 }
 
-/// What a daemon keeps.
+/// State that a daemon stores.
 #[derive(Default)]
 pub(crate) struct Rows(pub(crate) BTreeMap<String, String>);
 

@@ -1,4 +1,4 @@
-//! A server whose calls are answered as their path says, and HTTP/2 by hand for what no proper client does.
+//! A server whose answers depend on the path of the call, and handmade HTTP/2 that proper clients do not send.
 
 #![allow(clippy::unwrap_used, dead_code, reason = "a test that cannot go on fails; each test file uses its part")]
 
@@ -152,7 +152,7 @@ pub(crate) fn request(stream: u32, path: &str, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What a client says first.
+/// First bytes of a client.
 pub(crate) fn greeting() -> Vec<u8> {
     let mut out = PREFACE.to_vec();
     out.extend(frame(SETTINGS, 0, 0, &[]));

@@ -1,4 +1,4 @@
-"""Clients of paho-mqtt at the listener of the helper: many at once that are cut again and again, and what a broker owes them.
+"""Clients of paho-mqtt at the listener of the helper: many at once, disconnected repeatedly, and the guarantees of a broker.
 
 usage: clients.py PORT CLIENTS SECONDS   (devices default/d0 to default/d<CLIENTS-1> have the property `led`)
 """
@@ -33,7 +33,7 @@ def client(name, keep_alive=30, will=None):
 
 
 class Watch:
-    """Hears these filters for as long as the test lasts."""
+    """Subscribes to these filters during the whole test."""
 
     def __init__(self, name, *filters):
         self.heard, self.lock, subscribed = [], threading.Lock(), threading.Event()
@@ -54,7 +54,7 @@ class Watch:
 
 
 class Sender:
-    """One device: sends numbers, and goes on whenever it is cut."""
+    """One device: sends numbers, and reconnects after each lost connection."""
 
     def __init__(self, number):
         self.number, self.sent, self.acked, self.connected = number, 0, 0, 0
@@ -96,7 +96,7 @@ def many():
     for turn in range(SECONDS * RATE):
         for sender in senders:
             sender.send()
-        # Each about once in three seconds, in the middle of what it says.
+        # Each about once in three seconds, in the middle of a packet.
         for sender in chance.sample(senders[2:], max(1, CLIENTS // (3 * RATE))):
             if sender.cut():
                 cut.add(sender.number)
@@ -104,7 +104,7 @@ def many():
     print(f"{CLIENTS} clients for {time.monotonic() - began:.1f} s, cut: {len(cut)}, connected {sum(s.connected for s in senders)} times", flush=True)
     acknowledged = lambda: all(sender.acked >= 2 * sender.sent for sender in senders)
     wait("everything sent is acknowledged", acknowledged, 60)
-    # Once they are no longer cut off, their messages are the newest.
+    # Without further disconnects their last messages are the newest.
     for sender in senders:
         sender.send()
     wait("the last is acknowledged", acknowledged, 60)
@@ -114,18 +114,18 @@ def many():
         for topic, payload, retain in up.all():
             assert not retain
             heard[int(topic.rsplit("/", 1)[1])].append(int(payload))
-        # What is sent again after a cut may come twice.
+        # A message that is repeated after a reconnect may arrive twice.
         return {number: list(dict.fromkeys(numbers)) for number, numbers in heard.items()}
 
     wait("all is heard", lambda: all(len(seen()[sender.number]) == sender.sent for sender in senders))
     for sender in senders:
         numbers = seen()[sender.number]
-        # paho sends what is new before what it sends again, so that only those that were never cut keep their order.
+        # paho sends new messages before repeated ones, so only clients without a reconnect keep the order.
         in_order = numbers if sender.number not in cut else sorted(numbers)
         assert in_order == list(range(1, sender.sent + 1)), (sender.number, numbers)
     wait("the wills of all that were cut", lambda: cut <= {int(topic.rsplit("/", 1)[1]) for topic, _, _ in wills.all()})
 
-    # The node has the newest of each as well.
+    # The node has the newest value of each, too.
     twins = Watch("twins", DEVICE.format("+", "twin/get/result").replace("d+", "+"))
     for sender in senders:
         twins.client.publish(DEVICE.format(sender.number, "twin/get"), '{"event_id":""}', qos=1)

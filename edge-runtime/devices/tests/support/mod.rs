@@ -179,7 +179,7 @@ impl Broker {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("mosquitto_sub is installed");
         let lines = lines_of(child.stdout.take().unwrap());
         let heard = Heard { lines, _process: Process(child) };
-        // Subscribed when it hears what is published.
+        // The subscription works when it receives a message.
         let start = Instant::now();
         loop {
             self.publish_with("test/ready", "x", login);
@@ -222,7 +222,7 @@ fn lines_of(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// What a subscriber hears.
+/// Output of a subscriber.
 pub(crate) struct Heard {
     lines: Receiver<String>,
     _process: Process,
@@ -412,7 +412,7 @@ impl Helper {
         self.stream.shutdown(std::net::Shutdown::Both).unwrap();
     }
 
-    /// What it counts next.
+    /// Returns the next counters.
     pub(crate) fn counters(&self) -> Value {
         loop {
             let line = self.lines.recv_timeout(PATIENCE).expect("the helper counts");

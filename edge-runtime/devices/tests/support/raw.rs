@@ -126,7 +126,7 @@ impl Raw {
         None
     }
 
-    /// What comes until the connection is over.
+    /// Receives packets until the connection ends.
     pub(crate) fn rest(&mut self) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| self.next()).collect()
     }

@@ -87,7 +87,7 @@ pub(super) fn entry(stamp: &str, stream: Stream, tag: u8, content: &[u8], out: &
 pub struct Entry<'a> {
     pub stamp: &'a str,
     pub stream: Stream,
-    /// Not the end of what the container wrote as one line.
+    /// Whether the line continues: the container has not ended it here.
     pub partial: bool,
     pub content: &'a [u8],
 }

@@ -29,8 +29,8 @@ pub(super) struct Limit {
     per_second: u64,
     left: u64,
     filled: Duration,
-    /// Used up: nothing passes until a second's worth has gathered, so that what is said about it does not become a
-    /// flood of its own.
+    /// The bucket is empty: nothing passes until it has a second's worth, so that messages about it do not flood the
+    /// log.
     dry: bool,
     /// Lines, not said yet.
     dropped: u64,
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_of_a_batch_is_kept() {
+    fn fitting_part_of_a_batch_is_kept() {
         let mut limit = Limit::new(1024);
         assert_eq!(limit.admit(&lines(4, 100_000), Duration::ZERO).bytes, 300_000, "three of four");
         assert!(limit.notice().unwrap().contains("1 lines dropped"));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_told_of_once_a_second() {
+    fn flood_is_reported_once_a_second() {
         let mut limit = Limit::new(100_000);
         limit.admit(&lines(300_000, 100), Duration::ZERO);
         let looks =

@@ -1,4 +1,4 @@
-//! Lines that could not be logged, until the log can say so itself. Pure.
+//! Lost lines, until the log can report their number. Pure.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Writes one container's log file and rotates it. Used by the monitor alone.
 //!
-//! Whatever the disk does, the container goes on: what cannot be written is dropped and counted, and the log says so
-//! once it can be written again: in the file that has its path then, which may be on another medium.
+//! The container continues whatever the disk does. Lines that cannot be written are dropped and counted, and the log
+//! reports the number when it can be written again. That may be a new file at the same path, perhaps on another medium.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ const FLUSH_AT: usize = 32 * 1024;
 /// Pause between attempts to write, open or rotate a log that would not be.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// From one look whether the path still leads to the open file to the next: something may have been mounted above it.
+/// Interval of checks whether the path still leads to the open file: something may have been mounted over it.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A log file, with the unfinished lines of both streams.
@@ -87,7 +87,7 @@ impl LogWriter {
         }
     }
 
-    /// Keeps no more than this; `None` for everything.
+    /// Maximum rate; `None` for no limit.
     #[must_use]
     pub fn limited(mut self, bytes_per_second: Option<u64>) -> Self {
         self.limit = bytes_per_second.map(Limit::new);
@@ -125,7 +125,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes what the limit lets through, behind a line about what it did not.
+    /// Writes the lines that the limit permits, after a line about dropped ones.
     fn flush(&mut self, stamp: &str, scratch: &mut Vec<u8>) -> io::Result<()> {
         if let Some(limit) = self.limit.as_mut().filter(|_| !scratch.is_empty()) {
             let admitted = limit.admit(scratch, self.since.elapsed());
@@ -140,9 +140,9 @@ impl LogWriter {
         self.put(stamp, scratch)
     }
 
-    /// Writes a batch. What cannot be written is lost, but only in whole batches: lines are never torn, and the
-    /// container never waits. `scratch` is empty afterwards in any case: all containers share it, and it must neither
-    /// grow nor carry the lines of one container into the log of another.
+    /// Writes a batch. A failed write loses whole batches only: lines are never torn, and the container never waits.
+    /// `scratch` is empty afterwards in any case: all containers share it, so it must not grow, or carry lines of one
+    /// container into the log of another.
     fn put(&mut self, stamp: &str, scratch: &mut Vec<u8>) -> io::Result<()> {
         let written = self.try_put(stamp, scratch);
         if let Err(error) = &written {
@@ -246,7 +246,7 @@ impl LogWriter {
         self.rotate(stamp).inspect_err(|error| self.wait(error))
     }
 
-    /// Until it succeeds, the file goes on and may become twice as long.
+    /// Rotates the file. Until that succeeds, the file continues and may become twice as long.
     fn rotate(&mut self, stamp: &str) -> io::Result<()> {
         let folder = Folder::of(&self.path)?;
         let path = folder.path().join(self.name());
@@ -260,7 +260,7 @@ impl LogWriter {
         } else {
             let newest = old.last().and_then(|path| path.file_name()?.to_str());
             let rotated = folder.path().join(rotate::rotated_name(&self.name(), stamp, newest));
-            // Absent: an attempt moved it but could neither create the new file nor undo that.
+            // Absent: an attempt moved it, but could not create the new file or undo the move.
             unless_missing(fs::rename(&path, &rotated))?;
             match open_file(&path, true) {
                 Ok(file) => {

@@ -1,4 +1,4 @@
-//! What a former monitor left: its running containers go on here, its unfinished starts come to exactly one end.
+//! Adopts containers of a former monitor: running ones continue here, and unfinished starts get exactly one result.
 
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -114,7 +114,7 @@ impl Monitor {
             // It was hung up when the former monitor died.
             return note(&format!("container {id}: its terminal is lost with the former monitor"));
         }
-        // Without a log its pipes are read all the same: they hold 64 KiB, and then it would wait forever.
+        // Without a log its pipes are read anyway: they hold 64 KiB, and then the container would block forever.
         let (log, opened) = LogWriter::open_some_time(&spec.log_path, spec.log_max_bytes, spec.log_max_files);
         if let Err(e) = opened {
             note(&format!("log file {}: {e}", spec.log_path.display()));
@@ -151,7 +151,7 @@ impl Monitor {
         }
     }
 
-    /// The pidfd of an adopted container says that its process has ended.
+    /// The pidfd of an adopted container reports its end.
     pub(crate) fn adopted_ended(&mut self, serial: u64) {
         let Some(container) = self.containers.values_mut().find(|c| c.serial == serial) else { return };
         if let State::Running(Running { parent: Parent::Other { pidfd: Some(pidfd), ended, .. }, .. }) =
@@ -193,8 +193,8 @@ impl Monitor {
     }
 }
 
-/// A handle of the process, if it is still the one that started at `start_time`, perhaps ended and not reaped; any
-/// process if its start time is unknown. The order matters: what is checked after the pidfd is open stays true for the
+/// Opens a handle of the process if it is still the one that started at `start_time`, perhaps ended and not reaped; of
+/// any process if its start time is unknown. The order matters: a check after the pidfd is open stays true for the
 /// pidfd. If nothing can be known without a free descriptor, the process counts as running and is checked by the timer:
 /// treating it as ended would start a second one.
 fn hold(pid: i32, start_time: Option<u64>) -> Option<Parent> {

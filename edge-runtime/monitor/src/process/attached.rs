@@ -1,4 +1,4 @@
-//! What the monitor does for those who are attached to a container: shows them its output, passes on their input.
+//! Attached clients of a container: they get its output and send its input.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use sampan_sys::terminal::{self, Size};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Monitor {
-    /// Copies what the container has written to its log, and to those who are attached.
+    /// Copies output of the container to its log, and to attached clients.
     pub(crate) fn copy_output(&mut self, serial: u64, stream: Stream) {
         let Some(container) = self.containers.values_mut().find(|c| c.serial == serial) else { return };
         let Container { spec, output: Some(output), held_up, .. } = container else { return };
@@ -34,7 +34,8 @@ impl Monitor {
         }
     }
 
-    /// Goes on reading where those attached have caught up, or are given up. Whether any is left to be looked at.
+    /// Continues to read where attached clients have caught up, or were dropped. Returns whether any output still
+    /// waits.
     pub(crate) fn look_at_held_up(&mut self) -> bool {
         let mut left = false;
         let mut free = Vec::new();

@@ -84,8 +84,8 @@ impl Clients {
         }
     }
 
-    /// Reads what came and returns the calls, each or why it cannot be understood. A connection that has ended or
-    /// does not keep to the framing is dropped.
+    /// Reads input and returns the calls, each or the reason why it is malformed. Drops a connection that has ended or
+    /// violates the framing.
     pub(crate) fn read(&mut self, serial: u64) -> Vec<Result<Call, (u64, String)>> {
         let Some(client) = self.open.get_mut(&serial) else { return Vec::new() };
         let mut calls = Vec::new();
@@ -115,7 +115,7 @@ impl Clients {
         }
     }
 
-    /// What container `id` has written, to those who are attached to it.
+    /// Sends output of container `id` to the attached clients.
     pub(crate) fn show(&mut self, id: &str, stream: Stream, bytes: &[u8], epoll: &Epoll) {
         let attached = self.attached_to(id);
         if !attached.is_empty() {
@@ -124,7 +124,7 @@ impl Clients {
         }
     }
 
-    /// Container `id` writes no more.
+    /// The output of container `id` has ended.
     pub(crate) fn show_end(&mut self, id: &str, epoll: &Epoll) {
         for serial in self.attached_to(id) {
             self.send(serial, &Event::OutputEnd {}, epoll);
@@ -177,7 +177,8 @@ impl Client {
         let mut buffer = [0; 4096];
         let mut left = AT_ONCE;
         let open = loop {
-            // What is left is told of again: others have their turn, and answers pile up before questions do.
+            // The remaining input causes another event. Other clients have their turn first, so that no client makes
+            // answers accumulate.
             if left == 0 {
                 break true;
             }

@@ -1,6 +1,6 @@
 //! The terminal of a container on its way from the OCI runtime: one descriptor in one message on a socket.
 //!
-//! The runtime sends it and goes on; it waits in the socket until `run` has returned.
+//! The runtime sends it and continues; it waits in the socket until `run` has returned.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
@@ -17,8 +17,8 @@ use sampan_sys::socket;
 /// Name of the socket in the bundle.
 pub(crate) const SOCKET: &str = "console.sock";
 
-/// What the OCI runtime is told, which works in the bundle's folder. youki wants a whole path and copes with a long one,
-/// runc and crun connect as they are told, and `sun_path` holds 108 bytes.
+/// Path of the console socket for the OCI runtime, which works in the bundle's folder. youki needs an absolute path and
+/// supports a long one. runc and crun connect to the path as given, and `sun_path` has 108 bytes.
 pub(crate) fn path(bundle: &Path) -> PathBuf {
     const SUN_PATH: usize = 108;
     let whole = bundle.join(SOCKET);

@@ -25,12 +25,12 @@ pub(crate) struct Container {
 pub(crate) enum State {
     /// Waits for a free worker.
     Queued,
-    /// The OCI runtime is at work: our child, or one that a former monitor began.
+    /// The OCI runtime is running: as a child of this monitor, or of a former one.
     Starting {
         runtime_pid: Option<i32>,
-        /// Signals that came meanwhile.
+        /// Signals that arrived meanwhile.
         signals: Vec<i32>,
-        /// One that a former monitor began has to be over by then; for our own the job knows.
+        /// Timeout of a start by a former monitor; for its own starts the job has it.
         deadline: Instant,
         /// It was not.
         killed: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Running {
 
 /// The process that reaps the container's first process.
 pub(crate) enum Parent {
-    /// This monitor, told by SIGCHLD.
+    /// This monitor, by SIGCHLD.
     Us,
     /// Another process, since a former monitor died: the pidfd reports the end. `None` before Linux 5.3: checked by
     /// timer.
@@ -76,7 +76,7 @@ impl Running {
     /// Sends a signal. A late one is not an error: the exit will be reported.
     pub(crate) fn signal(&self, signal: i32) -> std::io::Result<()> {
         let sent = match &self.parent {
-            // Not reaped by anyone but us, so the pid is still this container's.
+            // Only this process reaps it, so the pid is still this container's.
             Parent::Us => send(self.pid, signal),
             Parent::Other { pidfd: Some(pidfd), .. } => pidfd::signal(pidfd, signal),
             Parent::Other { pidfd: None, start_time, .. } => {

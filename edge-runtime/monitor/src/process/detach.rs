@@ -19,7 +19,7 @@ pub(super) const LOG_MAX: u64 = 256 * 1024;
 /// In the first process: starts the second with `arguments` and waits for its word.
 ///
 /// # Errors
-/// It could not be started, or ended before it was ready; the monitor's log says more.
+/// The monitor could not be started, or ended before it was ready; its log has the reason.
 pub fn launch(arguments: &[std::ffi::OsString], run: &Path) -> io::Result<()> {
     fs::create_dir_all(run)?;
     let log_path = files::log(run);
@@ -41,13 +41,13 @@ pub fn launch(arguments: &[std::ffi::OsString], run: &Path) -> io::Result<()> {
     }
 }
 
-/// In the second process, when ready: says so and lets go of the pipe.
+/// Called in the second process when it is ready: reports that and closes the pipe.
 ///
 /// # Errors
 /// `/dev/null` cannot be had.
 pub fn say_ready() -> io::Result<()> {
     let mut stdout = io::stdout();
-    // The first process may have been killed: no reason not to go on.
+    // The first process may have been killed, which does not matter.
     let _ = stdout.write_all(b"\n").and_then(|()| stdout.flush());
     let null = File::options().write(true).open("/dev/null")?;
     nix::unistd::dup2_stdout(&null)?;

@@ -50,8 +50,8 @@ impl Monitor {
         self.untold_since.get_or_insert_with(Instant::now);
     }
 
-    /// Records the exits of the last moments, then tells them. One that cannot be recorded is told all the same: it is
-    /// true, and known for as long as this monitor lives.
+    /// Records recent exits, then reports them. An exit that cannot be recorded is reported anyway: it is true, and
+    /// this monitor keeps it in memory.
     pub(crate) fn tell_exits(&mut self) {
         self.untold_since = None;
         let records = std::mem::take(&mut self.untold);
@@ -131,7 +131,7 @@ impl Monitor {
             return Ok(true);
         }
         if self.jobs.values().any(|job| job.id == id) {
-            // Or by one that hangs: another would hang beside it.
+            // A hung deletion also counts: another one would hang beside it.
             return Err(format!("container {id} is being deleted"));
         }
         let pid = runtime::spawn_delete(&container.spec, &self.options.environment)

@@ -1,4 +1,4 @@
-//! The OCI runtime's processes at work: how many at once, how long each, and what becomes of one that does not return.
+//! Running processes of the OCI runtime: how many at once, their timeout, and what happens to one that hangs.
 //!
 //! A runtime hangs where a mount hangs (a hostPath on a dead NFS server), in a sleep that not even SIGKILL ends. It must
 //! hold up its own container alone.
@@ -13,13 +13,13 @@ use crate::protocol::StartContainer;
 use sampan_sys::gather::Gather;
 use sampan_sys::{family, pidfd};
 
-/// One that takes longer than this keeps no other from starting...
+/// A start that takes longer than this does not delay others...
 const SLOW: Duration = Duration::from_secs(5);
-/// ...as long as there are no more of such.
+/// ...up to this number of slow starts.
 const MAX_SLOW: usize = 16;
 /// Time for a start in progress after SIGKILL of the container: most end sooner.
 const KILLED: Duration = Duration::from_secs(2);
-/// From SIGKILL of the runtime until nothing is expected of it any more.
+/// Time from SIGKILL of the runtime until it is given up.
 const REAPED: Duration = Duration::from_secs(5);
 
 /// A running OCI runtime process of ours.
@@ -45,7 +45,7 @@ pub(crate) enum JobKind {
 }
 
 impl Job {
-    /// Its container has been told about already.
+    /// The result for its container was reported already.
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up
     }
@@ -82,7 +82,7 @@ impl Monitor {
         }
     }
 
-    /// Ends what has not returned in time, and gives up what does not even die. When to look again.
+    /// Kills processes after their timeout, and gives up those that survive SIGKILL. Returns when to look again.
     pub(crate) fn look_at_jobs(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let late = |job: &Job| !job.given_up && job.deadline <= now;
@@ -115,7 +115,7 @@ impl Monitor {
         let why = job.killed.clone().unwrap_or_default();
         note(&format!("container {id}: the OCI runtime (pid {pid}) does not die either: going on without it"));
         match kind {
-            // Its state is locked or half-made by the one that hangs: no other could clean up behind it now.
+            // The hung process may hold a lock, or the state may be incomplete: another one could not clean up now.
             JobKind::Run => self.has_failed(&id, format!("{why} and could not be killed")),
             JobKind::Delete { asked } => self.delete_failed(&id, asked, &why),
         }

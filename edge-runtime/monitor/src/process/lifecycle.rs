@@ -22,7 +22,8 @@ const MAX_EARLY_EXITS: usize = 256;
 impl Monitor {
     pub(crate) fn enqueue(&mut self, spec: StartContainer) -> Result<(), String> {
         if self.containers.contains_key(&spec.id) {
-            // Asked for twice around the death of a monitor. It is the same attempt, and how it goes is told anyway.
+            // A repeated request around the death of a monitor. It is the same attempt, and its result is reported
+            // anyway.
             return Ok(());
         }
         if exit::read(&files::exits(&self.options.run), &spec.id).is_some() {
@@ -58,7 +59,7 @@ impl Monitor {
     }
 
     fn begin(&mut self, id: &str) -> io::Result<()> {
-        // What runs keeps what it needs: a pipe less is worse than a container less.
+        // Reserves descriptors for running containers: a refused start is better than a lost container.
         if descriptors::run_short() {
             return Err(io::Error::other("too many open files: raise the limit (LimitNOFILE, ulimit -n)"));
         }
@@ -163,7 +164,7 @@ impl Monitor {
         }
     }
 
-    /// Whatever the OCI runtime has left of it is removed before anyone is told.
+    /// Removes the remains of the OCI runtime before the failure is reported.
     pub(crate) fn start_failed(&mut self, id: &str, message: String) {
         let Some(container) = self.containers.get_mut(id) else { return };
         (container.output, container.console) = (None, None);

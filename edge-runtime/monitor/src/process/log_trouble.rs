@@ -1,15 +1,16 @@
-//! Logs that cannot be written: noticed in the monitor, told to those who listen when it changes. The containers go on.
+//! Logs that cannot be written: detected in the monitor, and reported to clients when that changes. Containers
+//! continue.
 
 use std::time::{Duration, Instant};
 
 use super::Monitor;
 use crate::protocol::Event;
 
-/// A disk at the edge of being full comes and goes with every write.
+/// Minimum time between two reports: a nearly full disk changes its state with every write.
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Monitor {
-    /// Tells what has changed. When to look again, if it was told too recently.
+    /// Reports a change. Returns when to look again, if the last report was too recent.
     pub(crate) fn look_at_logs(&mut self) -> Option<Duration> {
         let mut all = self.containers.values().filter_map(|c| Some((c, c.output.as_ref()?.trouble()?)));
         let reason = all.next().map(|(c, why)| (c.spec.log_path.display(), why)).map(|(path, why)| match all.count() {

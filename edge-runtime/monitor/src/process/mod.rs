@@ -1,8 +1,8 @@
-//! The monitor process: set-up and the one loop. What happens to containers is in [`lifecycle`], what was
-//! left by a former monitor in [`adopt`].
+//! The monitor process: set-up and its only loop. [`lifecycle`] handles containers, [`adopt`] those of a former
+//! monitor.
 //!
-//! Waits for no disk: it syncs nothing, and what it writes goes into the page cache. (A kernel that makes writers wait for
-//! a slow medium makes it wait, too.)
+//! Waits for no disk: it does not sync, and writes go into the page cache. (A kernel that throttles writers on a slow
+//! medium delays it, too.)
 
 mod adopt;
 mod attached;
@@ -50,7 +50,7 @@ use crate::protocol::{Answer, Call, Request, VERSION};
 /// Calm before memory is given back.
 pub(crate) const CALM: Duration = Duration::from_secs(5);
 
-/// How long exits are gathered before they are told together: a pod's containers end at once.
+/// How long exits are collected for one report: the containers of a pod end together.
 const GATHER: Duration = Duration::from_millis(3);
 
 /// Characters of a line in the monitor's own log.
@@ -79,18 +79,18 @@ pub(crate) struct Monitor {
     pub(crate) queue: VecDeque<String>,
     /// Jobs by pid.
     pub(crate) jobs: BTreeMap<i32, Job>,
-    /// Children that ended before the OCI runtime told which container they are: pid and wait status.
+    /// Children that ended before the OCI runtime reported their container: pid and wait status.
     pub(crate) early_exits: BTreeMap<i32, i32>,
     pub(crate) buffers: Buffers,
     /// When to give memory back; put off by whatever happens to containers.
     pub(crate) trim_at: Option<Instant>,
-    /// Exits that are neither recorded nor reported yet, and when the first of them was seen.
+    /// Exits that are not recorded or reported yet, and when the first of them was seen.
     pub(crate) untold: Vec<ExitRecord>,
     pub(crate) untold_since: Option<Instant>,
     pub(crate) kills: Kills,
     /// Look for dead children although no SIGCHLD came.
     pub(crate) look_for_dead: bool,
-    /// What was told last of logs that cannot be written, and when.
+    /// The last report of logs that cannot be written, and its time.
     pub(crate) log_trouble: Option<String>,
     pub(crate) log_trouble_at: Instant,
     /// Time of the last check for unread output.
@@ -98,8 +98,8 @@ pub(crate) struct Monitor {
     finished: bool,
 }
 
-/// Is the monitor of this root until told to shut down. Calls `ready` once the socket takes connections. Returns at
-/// once, without an error, when another monitor is alive.
+/// Runs the monitor of this root until a shutdown request. Calls `ready` once the socket accepts connections. Returns
+/// at once, without an error, when another monitor is alive.
 ///
 /// # Errors
 /// The set-up failed: folders, socket, epoll.
@@ -144,7 +144,7 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
     exit::clear_temporaries(&files::exits(&monitor.options.run));
     monitor.adopt()?;
     monitor.tell_exits();
-    // Only now, so that the first list anyone gets is complete.
+    // Only now, so that every client gets a complete list.
     let listener = socket::listen(&socket_path, 0o600)?;
     listener.set_nonblocking(true)?;
     monitor.epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, token::LISTENER))?;
@@ -221,7 +221,7 @@ impl Monitor {
         }
     }
 
-    /// Does what a client asks; `None` when the answer comes later.
+    /// Executes a request of a client; `None` if the answer comes later.
     fn obey(&mut self, client: u64, call: Call) -> Option<Answer> {
         // A daemon that only looks whether this process works touches next to nothing.
         if !matches!(call.request, Request::List) {

@@ -1,6 +1,6 @@
-//! Finds containers that the kernel has killed for memory when systemd removes their cgroups, including the counters,
-//! as soon as they are empty. The pod's slice, which stays, has counted every kill below it (cgroup v2). Kills in its
-//! count that belong to no other container belong to the ended one. Only reads counters.
+//! Finds containers that the kernel has killed for memory, although systemd removes their cgroups and counters as soon
+//! as they are empty. The pod's slice stays, and has counted every kill below it (cgroup v2). Kills in its count that
+//! belong to no other container belong to the ended one. Only reads counters.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use super::Monitor;
 use super::cgroup::{SCOPE_END, kills};
 use super::container::State;
 
-/// By slice: the number of kills of containers that have ended.
+/// The number of kills of containers that have ended, by slice.
 #[derive(Default)]
 pub(crate) struct Kills(BTreeMap<String, u64>);
 
 impl Monitor {
-    /// From here on the kills in the container's slice are followed. Called before anything runs in it, and when all
-    /// containers of a former monitor are known.
+    /// Starts to count the kills in the container's slice. Called before anything runs in it, and when all containers
+    /// of a former monitor are known.
     pub(crate) fn follow_kills(&mut self, id: &str) {
         let Some(slice) = self.containers.get(id).and_then(|c| slice_of(c.spec.cgroup.as_deref())) else { return };
         let living: Option<u64> = self.living(slice).map(kills).sum();
-        // One that runs without a cgroup has ended, and is heard of next: its kills are still to be told. Otherwise what
-        // is left over is of starts that failed.
+        // A container without a cgroup has ended, and its exit is processed next: its kills are still to be reported.
+        // Otherwise remaining kills belong to failed starts.
         if let Some(living) = living {
             let (slice, before) = (slice.to_owned(), kills(slice).unwrap_or(0).saturating_sub(living));
             self.kills.0.insert(slice, before);

@@ -1,5 +1,5 @@
-//! `monitor.json` in a container's bundle: what the next monitor needs to go on with the container. The bundle is
-//! gone after a reboot, and so is the container.
+//! `monitor.json` in a container's bundle: what the next monitor needs to continue with the container. A reboot removes
+//! the bundle, and ends the container.
 
 use std::fs::{self, File};
 use std::io;
@@ -44,7 +44,7 @@ pub(crate) fn save(saved: &Saved) -> io::Result<()> {
 /// All containers of former monitors, from the bundles in `containers`. What cannot be read is left out.
 ///
 /// # Errors
-/// No descriptor or memory is left to look with: what is left out then would be taken for strangers', and ended.
+/// Descriptors or memory are short: omitted containers would be treated as unknown, and ended.
 pub(crate) fn load_all(containers: &Path) -> io::Result<Vec<Saved>> {
     let mut all = Vec::new();
     for entry in descriptors::unless_short(fs::read_dir(containers))?.into_iter().flatten() {

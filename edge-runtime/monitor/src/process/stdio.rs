@@ -1,6 +1,6 @@
 //! The named pipes between a container and the monitor, and the way from them to the log file.
 //!
-//! Both sides open a pipe for reading and writing. So a container neither gets SIGPIPE nor blocks forever when the
+//! Both sides open a pipe for reading and writing. So a container does not get SIGPIPE or block forever when the
 //! monitor dies: its output waits in the pipe for the next monitor. The price is that a pipe has no end of file; the
 //! end of the container is the end of its output.
 
@@ -64,7 +64,7 @@ impl Output {
         Ok(Self { stdout, stderr: Some(stderr), stdin, hung_up: false, log, failing: None })
     }
 
-    /// The container speaks through a terminal: its output comes from there and goes on to the same log.
+    /// The container uses a terminal: its output comes from there, and goes to the same log.
     pub(crate) fn switch_to(&mut self, terminal: File) {
         self.stdout = terminal;
         self.stderr = None;
@@ -89,7 +89,7 @@ impl Output {
         first.or(second).or(last)
     }
 
-    /// What the OCI runtime said where the container never came to speak.
+    /// Returns the output of the OCI runtime when the container did not start.
     pub(crate) fn take_error_text(mut self, buffers: &mut Buffers) -> String {
         let read = self.stderr.as_mut().map_or(0, |pipe| pipe.read(&mut buffers.input).unwrap_or(0));
         String::from_utf8_lossy(&buffers.input[..read]).trim().to_owned()

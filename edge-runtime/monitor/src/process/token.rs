@@ -1,4 +1,4 @@
-//! What an epoll event is about, in 64 bits: a serial number and a kind. Pure.
+//! Source of an epoll event, in 64 bits: a serial number and a kind. Pure.
 
 pub(crate) const LISTENER: u64 = u64::MAX;
 pub(crate) const SIGNALS: u64 = u64::MAX - 1;

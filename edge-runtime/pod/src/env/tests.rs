@@ -79,7 +79,7 @@ fn whole_objects_come_first_and_give_way() {
 }
 
 #[test]
-fn what_is_missing_is_named_as_the_kubelet_names_it() {
+fn missing_reference_gets_the_kubelets_message() {
     let from = |source: Value| json!({"env": [{"name": "X", "valueFrom": source}]});
     for (spec, message) in [
         (json!({"envFrom": [{"configMapRef": {"name": "gone"}}]}), "configmap \"gone\" not found"),
@@ -108,7 +108,7 @@ fn command_and_arguments() {
 }
 
 #[test]
-fn empty_entrypoint_of_an_image_is_none() {
+fn empty_entrypoint_of_an_image_counts_as_missing() {
     let words = |s: &str| -> Vec<String> { s.split_whitespace().map(String::from).collect() };
     let argv = |spec, entrypoint: &str| argv(&container(spec), &[entrypoint.to_owned()], &words("nginx -g"), &[]);
     assert_eq!(argv(json!({}), ""), words("nginx -g"));
@@ -118,7 +118,7 @@ fn empty_entrypoint_of_an_image_is_none() {
 }
 
 #[test]
-fn expansion_leaves_alone_what_is_no_reference() {
+fn expansion_keeps_other_text() {
     let vars = [("A".to_owned(), "1".to_owned()), (String::new(), "never".to_owned())];
     for (text, expected) in
         [("$", "$"), ("a$", "a$"), ("$A", "$A"), ("$(A", "$(A"), ("$$$(A)", "$1"), ("$(ä)$(A)", "$(ä)1"), ("", "")]
@@ -128,7 +128,7 @@ fn expansion_leaves_alone_what_is_no_reference() {
 }
 
 #[test]
-fn services_are_referred_to_and_fill_what_is_free() {
+fn service_variables_fill_unset_names() {
     let env = json!([{"name": "URL", "value": "http://$(WEB_SERVICE_HOST)/$(A)"}, {"name": "A", "value": "mine"}]);
     let vars = resolve(json!({ "env": env })).unwrap().vars;
     let vars: Vec<String> = vars.into_iter().map(|(n, v)| format!("{n}={v}")).collect();

@@ -43,8 +43,8 @@ impl Turn<'_> {
         }
     }
 
-    /// All are told that they end; the signal goes to app and init containers first, to sidecars one by one, last
-    /// started first, when those have ended.
+    /// Begins the end of all containers. App and init containers get the signal first. When those have ended, sidecars
+    /// get it one by one, last started first.
     fn stop_all(&mut self, because: StopReason, deadline: Mono) {
         let live = |kind: bool| {
             let all = self.record.containers.iter().filter(|(_, c)| c.state.live_id().is_some());

@@ -1,4 +1,4 @@
-//! What a container waits for that mounts image volumes.
+//! Starts of containers with image volumes.
 
 use serde_json::json;
 
@@ -62,7 +62,7 @@ fn an_image_at_hand_is_not_pulled_and_a_policy_is_followed() {
 }
 
 #[test]
-fn a_volume_that_cannot_be_had_holds_up_its_container_as_an_image_does() {
+fn missing_image_volume_delays_its_container() {
     let mut sim = sim();
     sim.sandbox_ready();
     let (container, message) = ("c".to_owned(), "no such image".to_owned());

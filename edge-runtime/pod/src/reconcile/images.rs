@@ -1,6 +1,6 @@
 //! The images a container needs before it can start: those of the image volumes it mounts, then its own.
 //!
-//! K8s pkg/kubelet/kuberuntime/kuberuntime_manager.go, `getImageVolumes`. As the API says of such a volume, it is
+//! K8s pkg/kubelet/kuberuntime/kuberuntime_manager.go, `getImageVolumes`. As the API documents, such a volume is
 //! resolved once: a restart of the container, of the daemon or of the machine mounts the same content again.
 
 use k8s_openapi::api::core::v1::{Container, ImageVolumeSource};
@@ -10,7 +10,7 @@ use super::super::step::{EventDraft, PullPolicy, Step};
 use super::Turn;
 
 impl<'a> Turn<'a> {
-    /// Has the images, or gets one of them; then starts.
+    /// Requests one missing image, or starts the container.
     pub(super) fn launch(&mut self, container: &Container) {
         while let Some((volume, source)) = self.lacking(container) {
             let reference = source.reference.clone().unwrap_or_default();

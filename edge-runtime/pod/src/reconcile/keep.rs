@@ -64,7 +64,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Why a running container has to be stopped, if it has to.
+    /// Returns why a running container must be stopped, if it must.
     fn check(&mut self, container: &Container, kind: ContainerKind) {
         let Some(c) = self.record.containers.get(&container.name) else { return };
         let restarted = kind == ContainerKind::Sidecar || is_restartable(self.spec, container);

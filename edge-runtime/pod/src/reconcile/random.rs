@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// Everything under way succeeds and time passes, until nothing is left to happen by itself soon.
+    /// Completes all running steps and advances time, until nothing more happens soon.
     fn settle(&mut self) {
         for _ in 0..400 {
             let unsure = self

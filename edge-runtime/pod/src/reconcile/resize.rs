@@ -20,7 +20,7 @@ use super::stop::Order;
 const PENDING_RETRY: Duration = Duration::from_secs(60);
 
 impl Turn<'_> {
-    /// Compares what runs with what the spec asks for.
+    /// Compares the values of running containers with the spec.
     pub(super) fn resize(&mut self) {
         let changed: Vec<&Container> = containers(self.spec).filter(|c| self.has_changed(c)).collect();
         if changed.is_empty() {
@@ -51,7 +51,7 @@ impl Turn<'_> {
             let id = match &c.state {
                 ContainerState::Running { id, .. } => id,
                 ContainerState::Starting { .. } | ContainerState::Stopping { .. } => continue,
-                // There is no cgroup to change: the next start uses the present values.
+                // Without a cgroup nothing changes: the next start uses the present values.
                 _ => {
                     c.resources = Some(Resources::of(container));
                     continue;
@@ -109,7 +109,7 @@ impl Turn<'_> {
 
     fn has_changed(&self, container: &Container) -> bool {
         let Some(c) = self.record.containers.get(&container.name) else { return false };
-        // Never started, or a record of an older build that does not say what the cgroup has: taken for right.
+        // Never started, or a record of an older build without the cgroup's values: counts as up to date.
         let Some(has) = &c.resources else { return false };
         let wants = Resources::of(container);
         ["cpu", "memory"].into_iter().any(|resource| has.differs(&wants, resource))
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_starts_anew_has_what_was_given_to_it() {
+    fn restarted_container_keeps_its_allocation() {
         let mut sim = running();
         sim.no_room = true;
         sim.pod = pod(spec("200m", "10Mi", "RestartContainer"));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_is_tried_ever_more_seldom_and_told_once() {
+    fn failed_resize_backs_off_and_is_reported_once() {
         let mut sim = running();
         sim.pod = pod(spec("200m", "10Mi", "RestartContainer"));
         sim.turn();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_amount_in_other_words_is_no_change() {
+    fn equal_quantity_in_another_form_is_not_a_change() {
         let mut sim = running();
         sim.pod = pod(spec("0.1", "10240Ki", "RestartContainer"));
         assert!(sim.turn().is_empty());

@@ -63,7 +63,7 @@ impl Turn<'_> {
         }
         for container in &self.spec.containers {
             self.keep(container, ContainerKind::App);
-            // As on a kubelet, which starts them one after the other, hook included.
+            // As in a kubelet, which starts them one after the other, including hooks.
             self.held_up |= self.holds_up(container);
         }
     }
@@ -116,7 +116,7 @@ impl Turn<'_> {
         false
     }
 
-    /// Waits for a change outside of the pod, looking again now and then; the event is told once.
+    /// Waits for a change outside of the pod, and checks again from time to time; the event is reported once.
     fn wait_for_outside(&mut self, obstacle: Refusal) {
         let Refusal { reason, message } = obstacle;
         let retry_at = self.now.mono.after(OBSTACLE_RETRY);

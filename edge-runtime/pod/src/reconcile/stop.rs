@@ -13,7 +13,8 @@ use super::super::record::{ContainerState, Hook, SignalState, StopReason};
 use super::super::step::{Step, StopSignal};
 use super::Turn;
 
-/// What a container gets even if its hook or the others have used up the grace (`minimumGracePeriodInSeconds`).
+/// Minimum grace period of a container, even if its hook or other containers have used up the pod's
+/// (`minimumGracePeriodInSeconds`).
 const LAST_GRACE: Duration = Duration::from_secs(2);
 
 /// Whether a container that is to stop may get its signal, or lets others go first.
@@ -50,7 +51,7 @@ impl Turn<'_> {
         self.press(name, order);
     }
 
-    /// Issues what is due to a container whose stop was decided.
+    /// Issues the next steps for a container that is being stopped.
     pub(super) fn press(&mut self, name: &str, order: Order) {
         let now = self.now.mono;
         let container = containers(self.spec).find(|c| c.name == name);

@@ -1,4 +1,4 @@
-//! Roads of a pod, told as news in and steps out. Every turn also checks that asking twice adds nothing.
+//! Lives of pods, as events in and steps out. Every turn also checks that a second call adds nothing.
 
 use super::super::record::NodeEnd;
 use super::super::refusal::{Admission, Refusal};
@@ -143,7 +143,7 @@ fn sidecars_start_in_order_and_stop_last() {
 }
 
 #[test]
-fn a_sidecar_that_fails_later_holds_nobody_up() {
+fn failed_sidecar_does_not_delay_started_containers() {
     let sidecar = |name: &str| json!({"name": name, "image": "img:1", "restartPolicy": "Always"});
     let init = json!({"name": "i", "image": "init:1"});
     let mut sim = Sim::new(pod(json!({
@@ -219,7 +219,7 @@ fn a_finished_pod_stops_its_sidecars() {
 }
 
 #[test]
-fn deletion_stops_with_grace_then_kills_then_says_goodbye() {
+fn deletion_stops_then_kills_then_reports_the_end() {
     let mut sim = Sim::new(one("Always"));
     sim.bring_up();
     assert_eq!(sim.tell(PodEvent::DeletionRequested { grace_s: 30 }), ["stop c 30"]);
@@ -348,7 +348,7 @@ fn a_pull_that_fails_backs_off() {
 }
 
 #[test]
-fn what_was_waited_for_arrives() {
+fn waiting_pod_continues_when_its_object_arrives() {
     let mut sim = Sim::new(one("Always"));
     sim.turn();
     sim.sandbox_ready();
@@ -439,7 +439,7 @@ fn a_reboot_ends_a_never_pod() {
 }
 
 #[test]
-fn a_daemon_restart_picks_up_what_was_under_way() {
+fn daemon_restart_resumes_running_steps() {
     let mut sim = Sim::new(one("Always"));
     sim.turn();
     assert_eq!(sim.resumed(&[]), ["sandbox"]);
@@ -458,7 +458,7 @@ fn a_daemon_restart_picks_up_what_was_under_way() {
 }
 
 #[test]
-fn an_unseen_end_is_said_to_be_unknown() {
+fn unseen_end_has_an_unknown_exit() {
     let mut sim = Sim::new(one("Never"));
     sim.bring_up();
     sim.resumed(&[]);
@@ -519,7 +519,7 @@ fn the_deadline_runs_on_over_a_reboot() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_waited_for() {
+fn unmountable_volume_is_waited_for() {
     let mut sim = Sim::new(pod(json!({
         "containers": [{"name": "c", "image": "img:1"}],
         "volumes": [{"name": "v", "rbd": {"image": "x", "monitors": ["m"]}}],
@@ -534,7 +534,7 @@ fn what_cannot_be_mounted_is_waited_for() {
 }
 
 #[test]
-fn what_can_never_run_is_refused_at_once() {
+fn impossible_pod_is_refused_at_once() {
     let mut sim =
         Sim::new(pod(json!({"resourceClaims": [{"name": "r"}], "containers": [{"name": "c", "image": "img:1"}]})));
     assert!(sim.turn().is_empty());
@@ -564,7 +564,7 @@ fn pod_waits_while_ending_pods_hold_its_port() {
     assert!(late.wait(1).is_empty());
     let (_, status) = publish(&late.pod, late.record.clone(), &HostFacts::default(), &late.now());
     assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("NodePorts")));
-    // One that is deleted while it waits goes.
+    // A pod that is deleted while it waits is removed.
     let mut gone = Sim::new(one("Always"));
     gone.admission = Admission::Waits(refusal);
     gone.turn();

@@ -1,4 +1,4 @@
-//! What is remembered about one container of a pod.
+//! Stored state of one container of a pod.
 
 use std::collections::BTreeMap;
 
@@ -80,8 +80,8 @@ pub struct VolumeImage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state")]
 pub enum ContainerState {
-    /// Nothing of the coming attempt exists. An empty reason stands for the default one
-    /// (`ContainerCreating` or `PodInitializing`).
+    /// Nothing of the next attempt exists. An empty reason means the default one (`ContainerCreating` or
+    /// `PodInitializing`).
     Waiting {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
@@ -135,8 +135,8 @@ pub enum ContainerState {
         because: StopReason,
         /// SIGKILL falls due.
         kill_at: Mono,
-        /// SIGKILL comes at this time at the earliest, whatever happens to the pod's grace period: the time that every
-        /// container has to end by itself.
+        /// Earliest time of SIGKILL, whatever happens to the pod's grace period: every container gets this time to end
+        /// by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         spare_until: Option<Mono>,
         #[serde(default)]
@@ -224,7 +224,7 @@ pub struct ContainerRecord {
     pub user: Option<ProcessUser>,
     #[serde(default, skip_serializing_if = "Hooks::is_idle")]
     pub hooks: Hooks,
-    /// What the attempt's cgroup was given; none before the first start.
+    /// Values of the attempt's cgroup; `None` before the first start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     #[serde(default, skip_serializing_if = "Resize::is_idle")]

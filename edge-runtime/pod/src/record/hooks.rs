@@ -1,4 +1,4 @@
-//! What is remembered about the lifecycle hooks of one container attempt. Cleared with every new attempt.
+//! State of the lifecycle hooks of one container attempt. Cleared with every new attempt.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::clock::Mono;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "hook")]
 pub enum Hook {
-    /// Not run yet. After a restart of the daemon also one that was cut short: hooks are run at least once.
+    /// Not run yet. After a restart of the daemon also an interrupted one: hooks run at least once.
     #[default]
     Idle,
     UnderWay,
@@ -52,7 +52,7 @@ impl Hooks {
         self.post_start.is_idle() && self.pre_stop.is_idle()
     }
 
-    /// The daemon that ran them is no more.
+    /// The daemon that ran them has ended.
     pub fn interrupt(&mut self) {
         for hook in [&mut self.post_start, &mut self.pre_stop] {
             if *hook == Hook::UnderWay {

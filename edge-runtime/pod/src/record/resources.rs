@@ -1,4 +1,4 @@
-//! What a container's cgroup was given, to be held against what its spec asks for by now.
+//! Values of a container's cgroup, for comparison with its present spec.
 
 use std::collections::BTreeMap;
 

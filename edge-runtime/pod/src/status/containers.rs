@@ -66,10 +66,10 @@ impl<'a> View<'a> {
         let waits = self.record.resize_pending.is_some();
         let given = c.resources.as_ref().filter(|_| running || waits);
         let asked = container.resources.as_ref().and_then(|r| r.requests.clone());
-        // An increase for which there is no room is not allocated.
+        // An increase that does not fit is not allocated.
         let held_back = given.filter(|_| waits);
         let allocated = held_back.map_or(asked, |given| given.to_api().requests);
-        // Until the OCI runtime has had an attempt the kubelet has nothing to tell of (K8s pkg/kubelet/kubelet_pods.go).
+        // Before the first attempt of the OCI runtime the kubelet reports nothing (K8s pkg/kubelet/kubelet_pods.go).
         let made = running || c.user.is_some() || c.latest_end().is_some();
         let id = c.state.live_id().filter(|_| running).or(c.latest_end().map(|t| t.id.as_str()));
         ContainerStatus {
@@ -108,8 +108,9 @@ impl<'a> View<'a> {
             ..ApiState::default()
         };
         let (reason, message) = c.state.shown();
-        // The API takes an end that is final by its code for one: nothing after it would be believed (K8s
-        // pkg/apis/core/validation, `ValidateContainerStateTransition`). A kubelet tells of none until the next start.
+        // The API treats a termination without a restart as final: it would refuse a later state (K8s
+        // pkg/apis/core/validation, `ValidateContainerStateTransition`). A kubelet does not report it until the next
+        // start.
         let hidden = |t: &Terminated| {
             let again = kind == ContainerKind::App && !ending && goes_on(self.spec, container, t);
             again && !restarts_after(self.spec, container, t.exit_code)

@@ -7,13 +7,13 @@ use super::super::record::{ContainerKind, PodRecord, SandboxState};
 use super::super::restart_policy::restarts_after;
 use super::super::spec::kind_in_init;
 
-/// What is told of a pod as a whole.
+/// Phase, reason and message of a pod.
 #[derive(Clone, Copy)]
 pub(super) struct Phase {
     /// The phase to show. An end is shown only when no process is left, as API users rely on.
     pub shown: &'static str,
-    /// The phase whose reasons the conditions give: of a pod that was deleted before all of it had started, still
-    /// `Pending` (K8s pkg/kubelet/status, `TerminatePod` changes container statuses and phase alone).
+    /// Phase for the reasons of conditions. For a pod that was deleted before all containers had started, still
+    /// `Pending` (K8s pkg/kubelet/status: `TerminatePod` changes only container statuses and phase).
     pub of_conditions: &'static str,
 }
 
@@ -128,7 +128,7 @@ enum View {
 impl View {
     fn of(status: &ContainerStatus) -> Self {
         let state = status.state.as_ref();
-        // Without an id it is the end that is told of a container which never was.
+        // A termination without an id belongs to a container that never existed.
         let code = |s: Option<&k8s_openapi::api::core::v1::ContainerState>| {
             s.and_then(|s| s.terminated.as_ref()).filter(|t| t.container_id.is_some()).map(|t| t.exit_code)
         };

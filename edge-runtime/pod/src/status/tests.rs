@@ -66,7 +66,7 @@ fn nothing_is_ready_before_its_startup_probe_has_succeeded() {
 }
 
 #[test]
-fn a_failed_probe_is_a_failure_whatever_the_code() {
+fn failed_probe_counts_whatever_the_exit_code() {
     let spec = json!({"restartPolicy": "OnFailure", "containers": [{"name": "c", "image": "img:1",
         "imagePullPolicy": "Always", "livenessProbe": {"exec": {"command": ["true"]}}}]});
     let mut sim = Sim::new(pod(spec));

@@ -1,4 +1,4 @@
-//! What a container's status says of its mounts (K8s pkg/kubelet/kubelet_pods.go, `convertToAPIContainerStatuses`).
+//! Mounts in a container's status (K8s pkg/kubelet/kubelet_pods.go, `convertToAPIContainerStatuses`).
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, VolumeMount, VolumeMountStatus};
 

@@ -1,4 +1,5 @@
-//! One table per type of the pod API, the fields by what holds for them. The tests hold them against the types' own field lists.
+//! One table per type of the pod API, with its fields by support. The tests compare them with the types' own field
+//! lists.
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
@@ -118,8 +119,8 @@ fn proc_mount(spec: &PodSpec, kind: &Value) -> Option<Answer> {
     (kind != "Default" && spec.host_users != Some(false)).then_some(Refuse(UNSUPPORTED))
 }
 
-/// Labels mean nothing where the kernel has no SELinux, and no kubelet minds them there; one that has it is
-/// asked when the pod is admitted (`launch::security::admit`).
+/// SELinux options have no effect on a kernel without SELinux, and kubelets ignore them there. A kernel with SELinux is
+/// checked at admission (`launch::security::admit`).
 fn selinux(_: &PodSpec, options: &Value) -> Option<Answer> {
     options.as_object().is_some_and(|fields| !fields.is_empty()).then_some(Warn)
 }

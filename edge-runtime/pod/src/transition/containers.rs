@@ -12,7 +12,7 @@ use super::super::record::{
 
 /// Pause before a start that failed for its configuration is tried again (the kubelet's sync retry).
 const CONFIG_RETRY: Duration = Duration::from_secs(10);
-/// An image that may not be pulled can only appear by import, which is told as `DependencyChanged`.
+/// With `imagePullPolicy: Never` an image can only appear by import, which is reported as `DependencyChanged`.
 const NEVER_PULL_RETRY: Duration = Duration::from_secs(60);
 
 /// Pause after a resize that failed, for instance below what the container uses.
@@ -141,7 +141,7 @@ pub(super) fn exited(c: &mut ContainerRecord, id: &str, exit: Exit, now: &Now) {
 }
 
 pub(super) fn probed(c: &mut ContainerRecord, id: &str, probe: ProbeKind, success: bool) {
-    // Of one that is being stopped only the readiness counts.
+    // For a container that is being stopped only readiness counts.
     let running = matches!(c.state, ContainerState::Running { .. });
     if c.state.live_id() == Some(id) && (running || probe == ProbeKind::Readiness) {
         let verdict = match probe {

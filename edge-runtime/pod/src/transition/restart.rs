@@ -1,4 +1,4 @@
-//! What a reboot and a restart of the daemon leave of a record.
+//! Changes of a record by a reboot and by a restart of the daemon.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ const CLOCK_FLOOR: i64 = 1_577_836_800;
 /// Exit code and reason of containers that a reboot ended, as container runtimes report them.
 const REBOOT_EXIT: i32 = 255;
 
-/// Carries a record over a reboot: what ran has ended, what was under way is void, boot times start again.
+/// Converts a record after a reboot: running containers have ended, unfinished steps are void, boot times restart.
 pub(crate) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
     if record.boot_id == *now.boot_id {
         return record;
     }
     record.boot_id = now.boot_id.to_string();
-    // Only the wall clock knows how long the machine was off; one that has fallen back takes nothing away, and one that had
-    // not been set when the pod started adds nothing.
+    // Only the wall clock knows how long the machine was off. A clock that was set back subtracts nothing, and one that
+    // was not set when the pod started adds nothing.
     let started = Some(record.started_at.as_second()).filter(|second| *second >= CLOCK_FLOOR);
     let active = started.map_or(0, |second| now.wall.as_second().saturating_sub(second));
     record.active_before_s = record.active_before_s.max(u32::try_from(active).unwrap_or(0));
@@ -82,7 +82,7 @@ fn rebooted(attempt: u32, id: String, started_at: Option<jiff::Timestamp>, now: 
     })
 }
 
-/// Matches what is recorded with what runs, and lets steps that were under way be issued again.
+/// Compares the record with the running containers, and causes unfinished steps to be issued again.
 pub(super) fn resume(record: &mut PodRecord, live: &BTreeMap<String, i32>, sandbox_exists: bool, now: &Now) {
     let mut any_live = false;
     for c in record.containers.values_mut() {

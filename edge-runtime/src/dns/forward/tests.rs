@@ -1,24 +1,24 @@
-//! Whom is believed.
+//! Which answers are accepted.
 
 use super::*;
 use crate::dns::wire::question;
 
 #[test]
-fn it_never_asks_itself() {
+fn own_addresses_are_never_asked() {
     let text = "# one\nsearch a.b\nnameserver 10.85.0.1\nnameserver 127.0.0.53\nnameserver fe80::1%lo\n\
         nameserver 192.0.2.1 # two\nnameserver";
     let found: Vec<String> = servers(text, &["10.85.0.1".parse().unwrap()]).iter().map(ToString::to_string).collect();
     assert_eq!(found, ["127.0.0.53:53", "[fe80::1%1]:53", "192.0.2.1:53"]);
     let upstream = Upstream::new(vec!["10.85.0.1".parse().unwrap()]);
     *upstream.servers.borrow_mut() = (Some(Instant::now()), vec!["10.96.0.10:53".parse().unwrap()]);
-    // The address of the cluster's DNS leads here.
+    // The cluster's DNS address leads to this helper.
     upstream.own(&["10.85.0.1".parse().unwrap(), "10.96.0.10".parse().unwrap()]);
     assert!(!upstream.servers().contains(&"10.96.0.10:53".parse().unwrap()));
 }
 
 const QUESTION: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x01b\x00\x00\x01\x00\x01";
 
-/// An answer to `asked` that says `last`.
+/// An answer to `asked` with the address 10.0.0.`last`.
 fn answer_to(asked: &[u8], last: u8) -> Vec<u8> {
     let mut answer = asked.to_vec();
     (answer[2], answer[3], answer[7]) = (0x81, 0x80, 1);
@@ -27,7 +27,7 @@ fn answer_to(asked: &[u8], last: u8) -> Vec<u8> {
     answer
 }
 
-/// What is taken for the answer when the server does this with the question.
+/// Returns the accepted answer of a server that handles the query with `server`.
 fn asked_of(server: impl FnOnce(&UdpSocket, &[u8], SocketAddr) + Send + 'static) -> Option<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let upstream = Upstream::new(Vec::new());
@@ -36,7 +36,7 @@ fn asked_of(server: impl FnOnce(&UdpSocket, &[u8], SocketAddr) + Send + 'static)
         let mut buffer = [0; 512];
         let (length, from) = socket.recv_from(&mut buffer).unwrap();
         server(&socket, &buffer[..length], from);
-        // Whoever asks again is not answered.
+        // A second attempt gets no answer.
         drop(socket);
     });
     let told = smol::block_on(upstream.ask(QUESTION, &question(QUESTION).unwrap(), false));
@@ -45,9 +45,9 @@ fn asked_of(server: impl FnOnce(&UdpSocket, &[u8], SocketAddr) + Send + 'static)
 }
 
 #[test]
-fn s14_only_the_server_that_was_asked_is_believed_and_only_about_what_was_asked() {
+fn s14_forged_answers_are_ignored() {
     let told = asked_of(|socket, asked, from| {
-        // From another address, with another id, of another name, and no answer at all.
+        // From another address or port, with another id, name or type, the query itself, and an empty datagram.
         let stranger = UdpSocket::bind("127.0.0.2:0").unwrap();
         stranger.send_to(&answer_to(asked, 1), from).unwrap();
         let port = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -70,7 +70,7 @@ fn s14_only_the_server_that_was_asked_is_believed_and_only_about_what_was_asked(
 }
 
 #[test]
-fn each_question_has_an_id_and_a_port_of_its_own() {
+fn each_query_has_its_own_id_and_port() {
     let (sender, seen) = std::sync::mpsc::channel();
     for _ in 0..8 {
         let sender = sender.clone();
@@ -88,7 +88,7 @@ fn each_question_has_an_id_and_a_port_of_its_own() {
 }
 
 #[test]
-fn a_server_that_fails_is_no_answer() {
+fn servfail_is_not_accepted() {
     let told = asked_of(|socket, asked, from| {
         let mut failed = answer_to(asked, 1);
         failed[3] |= 2;

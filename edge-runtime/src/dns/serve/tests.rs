@@ -1,4 +1,4 @@
-//! The helper as its askers see it, over real sockets.
+//! The helper over real sockets, from the view of its clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,12 +16,12 @@ fn cluster() -> Cluster {
     Cluster { domain: "z".into(), services: vec![web], followed: vec!["shop".into()], ..Cluster::default() }
 }
 
-/// Runs a helper on loopback for as long as `act` does: all of 127.0.0.0/8 is the node itself.
+/// Runs a helper on loopback while `act` runs. All of 127.0.0.0/8 is the node itself.
 fn with_helper<T: Send + 'static>(act: impl FnOnce(SocketAddr) -> T + Send + 'static) -> T {
     with_busy_helper(|_| (), act)
 }
 
-/// The same with what `busy` does to it before, for as long as `act` runs.
+/// The same; calls `busy` with the server first, and keeps its result while `act` runs.
 fn with_busy_helper<B, T: Send + 'static>(
     busy: impl FnOnce(&Server) -> B,
     act: impl FnOnce(SocketAddr) -> T + Send + 'static,
@@ -55,7 +55,7 @@ fn asker(ip: &str) -> UdpSocket {
     socket
 }
 
-/// The code and how many answers there are.
+/// Returns the response code and the number of answers.
 fn ask(socket: &UdpSocket, at: SocketAddr, packet: &[u8]) -> Option<(u8, u8)> {
     socket.send_to(packet, at).unwrap();
     let mut buffer = [0; 512];
@@ -72,7 +72,7 @@ fn s14_a_flood_of_one_pod_leaves_others_their_answers() {
             std::thread::spawn(move || {
                 let (socket, packet) = (asker("127.0.0.2"), packet("web.shop.svc.z"));
                 while !stop.load(Ordering::Relaxed) {
-                    // Some 20,000 in a second.
+                    // About 20,000 in a second.
                     for _ in 0..20 {
                         let _ = socket.send_to(&packet, at);
                         sent.fetch_add(1, Ordering::Relaxed);
@@ -96,15 +96,15 @@ fn s14_a_flood_of_one_pod_leaves_others_their_answers() {
         (times.len(), times[times.len() / 2], sent.load(Ordering::Relaxed))
     });
     log::info!("{answered} of 200 answered, half of them within {slowest:?}, beside {sent} questions of another pod");
-    // Whoever gets none asks again, and a loaded machine may have a bad moment.
+    // Some may be lost on a loaded machine: a client repeats its query.
     assert!(answered >= 190, "{answered}");
     assert!(slowest < Duration::from_millis(50), "{slowest:?}");
 }
 
 #[test]
-fn forged_datagrams_leave_their_victim_the_way_by_tcp() {
+fn victim_of_forged_datagrams_is_told_to_use_tcp() {
     let victim: IpAddr = "127.0.0.2".parse().unwrap();
-    // All that may wait for it does, by datagrams that somebody else may have sent.
+    // Forged datagrams take all places of the victim.
     let forged = |server: &Server| {
         let places: Vec<_> =
             (0..MOST_WAITING_OF_ONE).map(|_| server.waiting.datagrams.enter(victim).unwrap()).collect();
@@ -117,13 +117,13 @@ fn forged_datagrams_leave_their_victim_the_way_by_tcp() {
         let mut told = [0; 512];
         let length = socket.recv(&mut told).unwrap();
         let advice = [&[0, 7, 0x83, 0x80, 0, 1, 0, 0, 0, 0, 0, 0], &packet("www.example.com")[12..]].concat();
-        assert_eq!(told[..length], advice, "no error, cut off");
-        assert_eq!(ask(&socket, at, &packet("web.shop.svc.z")), Some((0, 1)), "what needs no place is answered");
+        assert_eq!(told[..length], advice, "no error, truncated");
+        assert_eq!(ask(&socket, at, &packet("web.shop.svc.z")), Some((0, 1)), "a local name needs no place");
     });
 }
 
 #[test]
-fn strangers_and_nonsense_are_not_answered_and_end_nothing() {
+fn malformed_queries_do_not_stop_the_helper() {
     with_helper(|at| {
         let socket = asker("127.0.0.2");
         let good = packet("web.shop.svc.z");
@@ -142,20 +142,20 @@ fn strangers_and_nonsense_are_not_answered_and_end_nothing() {
             let told = ask(&socket, at, &good[..cut]);
             assert!(told.is_none_or(|(code, _)| code == Code::FormatError as u8), "{cut}: {told:?}");
         }
-        assert_eq!(ask(&socket, at, &lie(2, 0x81)), None, "an answer is no question");
+        assert_eq!(ask(&socket, at, &lie(2, 0x81)), None, "an answer is not a query");
         let random: Vec<u8> =
             (0..2_000_u32).map(|number| number.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
         random.chunks(97).for_each(|chunk| drop(socket.send_to(chunk, at)));
         let socket = asker("127.0.0.3");
         assert_eq!(ask(&socket, at, &good), Some((0, 1)));
-        // Of a namespace that is not followed nothing is said while nobody can be asked.
+        // A name of an unfollowed namespace fails while the bridge cannot be asked.
         assert_eq!(ask(&socket, at, &packet("web.far.svc.z")), Some((Code::ServerFailure as u8, 0)));
         assert_eq!(ask(&socket, at, &packet("none.shop.svc.z")), Some((Code::NoSuchName as u8, 0)));
     });
 }
 
 #[test]
-fn slow_clients_take_no_places_from_others() {
+fn slow_clients_do_not_block_others() {
     with_helper(|at| {
         let from = |ip: &str| {
             let socket = nix::sys::socket::socket(
@@ -175,7 +175,7 @@ fn slow_clients_take_no_places_from_others() {
             stream
         };
         use std::io::{Read, Write};
-        // One byte of a length, and silence.
+        // Each sends one byte of a length, then nothing.
         let mut slow: Vec<TcpStream> = (0..100).map(|_| from("127.0.0.2")).collect();
         slow.iter_mut().for_each(|stream| drop(stream.write(&[0])));
         let question = packet("web.shop.svc.z");
@@ -185,7 +185,7 @@ fn slow_clients_take_no_places_from_others() {
         let mut told = [0; 2];
         stream.read_exact(&mut told).unwrap();
         assert!(u16::from_be_bytes(told) > 12);
-        // Those that were too many were sent away.
+        // Connections beyond the limit are closed.
         let sent_away = slow.iter_mut().map(|stream| {
             stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
             !matches!(stream.read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)

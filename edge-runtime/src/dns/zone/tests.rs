@@ -1,4 +1,4 @@
-//! The specification, line by line.
+//! The rules of the DNS specification, one by one.
 
 use super::*;
 use crate::dns::wire::LONGEST;
@@ -54,7 +54,7 @@ fn zone_following(followed: &[&str]) -> Zone {
     })
 }
 
-/// In short: the code, then the records.
+/// Returns the answer as text: the code, then the records.
 fn ask(name: &str, kind: u16) -> String {
     let word = |record: &Record| match &record.data {
         Data::Address(ip) => ip.to_string(),
@@ -77,12 +77,12 @@ fn ask(name: &str, kind: u16) -> String {
 }
 
 #[test]
-fn s14_of_a_namespace_that_is_not_followed_nothing_is_denied() {
+fn s14_unfollowed_namespace_is_not_denied() {
     for name in ["web.far.svc.cluster.local", "_http._tcp.web.far.svc.cluster.local", "far.svc.cluster.local"] {
         assert_eq!(ask(name, A), "unknown far", "{name}");
     }
     assert_eq!(ask("far.shop.svc.cluster.local", A), "unknown far", "where an alias leads");
-    // No namespace has such a name.
+    // This cannot be the name of a namespace.
     assert_eq!(ask("web.a_b.svc.cluster.local", A), "NoSuchName");
     let site = zone_following(&[""]);
     assert_eq!(site.answer("web.far.svc.cluster.local", A, LONGEST), absent());
@@ -93,7 +93,7 @@ fn s14_of_a_namespace_that_is_not_followed_nothing_is_denied() {
 }
 
 #[test]
-fn s13_services_have_their_addresses_by_family() {
+fn s13_service_has_its_addresses_by_family() {
     assert_eq!(ask("web.shop.svc.cluster.local", A), "NoError 10.96.0.7");
     assert_eq!(ask("web.shop.svc.cluster.local", AAAA), "NoError fd00::7");
     assert_eq!(ask("web.shop.svc.cluster.local", TXT), "NoError");
@@ -103,7 +103,7 @@ fn s13_services_have_their_addresses_by_family() {
 }
 
 #[test]
-fn s13_headless_services_have_those_of_their_endpoints() {
+fn s13_headless_service_has_addresses_of_its_endpoints() {
     assert_eq!(ask("db.shop.svc.cluster.local", A), "NoError 10.0.0.2, 10.0.0.3");
     assert_eq!(ask("db-0.db.shop.svc.cluster.local", A), "NoError 10.0.0.2");
     assert_eq!(ask("10-0-0-3.db.shop.svc.cluster.local", A), "NoError 10.0.0.3");
@@ -113,7 +113,7 @@ fn s13_headless_services_have_those_of_their_endpoints() {
 }
 
 #[test]
-fn s13_ports_are_services_records() {
+fn s13_named_ports_have_srv_records() {
     let web = "NoError 100 80 web.shop.svc.cluster.local";
     assert_eq!(ask("_http._tcp.web.shop.svc.cluster.local", SRV), web);
     assert_eq!(ask("_http._udp.web.shop.svc.cluster.local", SRV), "NoSuchName");
@@ -127,7 +127,7 @@ fn s13_ports_are_services_records() {
 }
 
 #[test]
-fn s13_what_is_there_has_nothing_of_other_kinds() {
+fn s13_query_of_another_type_is_answered_empty() {
     assert_eq!(ask("v4.shop.svc.cluster.local", A), "NoError 10.96.0.8");
     assert_eq!(ask("v4.shop.svc.cluster.local", AAAA), "NoError");
     assert_eq!(ask("10-0-0-4.v4.shop.svc.cluster.local", A), "NoError 10.0.0.4", "below any Service");
@@ -137,7 +137,7 @@ fn s13_what_is_there_has_nothing_of_other_kinds() {
 }
 
 #[test]
-fn s13_ports_without_a_name_and_services_without_ports_are_no_services_records() {
+fn s13_unnamed_port_does_not_have_a_name_of_its_own() {
     assert_eq!(ask("_._tcp.v4.shop.svc.cluster.local", SRV), "NoSuchName");
     assert_eq!(ask("v4.shop.svc.cluster.local", SRV), "NoError 100 80 v4.shop.svc.cluster.local");
     assert_eq!(ask("bare.shop.svc.cluster.local", A), "NoError 10.0.0.5");
@@ -148,7 +148,7 @@ fn s13_ports_without_a_name_and_services_without_ports_are_no_services_records()
 }
 
 #[test]
-fn s13_where_ports_lead_comes_with_its_addresses() {
+fn s13_srv_answer_includes_addresses_of_targets() {
     let Answer::Known(_, _, more) = zone().answer("_http._tcp.db.shop.svc.cluster.local", SRV, LONGEST) else {
         panic!("it is known")
     };
@@ -158,7 +158,7 @@ fn s13_where_ports_lead_comes_with_its_addresses() {
 }
 
 #[test]
-fn s13_the_zone_says_who_answers_for_it() {
+fn s13_zone_has_soa_and_ns_records() {
     assert_eq!(ask("cluster.local", wire::SOA), "NoError authority");
     assert_eq!(ask("cluster.local", wire::NS), "NoError server ns.dns.cluster.local");
     assert_eq!(ask("ns.dns.cluster.local", A), "NoError 10.85.0.1");
@@ -166,7 +166,7 @@ fn s13_the_zone_says_who_answers_for_it() {
 }
 
 #[test]
-fn s13_aliases_lead_outside_or_inside_and_never_in_circles() {
+fn s13_external_names_are_aliases_without_loops() {
     assert_eq!(ask("out.shop.svc.cluster.local", A), "alias example.com at example.com");
     assert_eq!(ask("out.shop.svc.cluster.local", CNAME), "NoError alias example.com");
     assert_eq!(ask("in.shop.svc.cluster.local", A), "NoError alias web.shop.svc.cluster.local, 10.96.0.7");
@@ -175,7 +175,7 @@ fn s13_aliases_lead_outside_or_inside_and_never_in_circles() {
 }
 
 #[test]
-fn s13_addresses_have_names() {
+fn s13_addresses_have_pointers() {
     assert_eq!(ask("7.0.96.10.in-addr.arpa", PTR), "NoError web.shop.svc.cluster.local");
     assert_eq!(ask("2.0.0.10.in-addr.arpa", PTR), "NoError db-0.db.shop.svc.cluster.local");
     assert_eq!(ask("3.0.0.10.in-addr.arpa", PTR), "NoError 10-0-0-3.db.shop.svc.cluster.local");
@@ -185,14 +185,14 @@ fn s13_addresses_have_names() {
 }
 
 #[test]
-fn s13_pods_of_the_node_have_names_and_made_up_ones_have_none() {
+fn s13_only_pods_of_the_node_have_names() {
     assert_eq!(ask("10-0-0-9.shop.pod.cluster.local", A), "NoError 10.0.0.9");
     assert_eq!(ask("10-0-0-8.shop.pod.cluster.local", A), "NoSuchName");
     assert_eq!(ask("10-0-0-9.other.pod.cluster.local", A), "NoSuchName");
 }
 
 #[test]
-fn s13_names_between_exist_and_have_nothing() {
+fn s13_intermediate_names_exist_without_records() {
     for name in ["cluster.local", "svc.cluster.local", "shop.svc.cluster.local", "pod.cluster.local"] {
         assert_eq!(ask(name, A), "NoError", "{name}");
     }
@@ -201,7 +201,7 @@ fn s13_names_between_exist_and_have_nothing() {
 }
 
 #[test]
-fn other_names_are_for_others() {
+fn names_outside_the_cluster_are_foreign() {
     for name in ["example.com", "notcluster.local", "local", "", "1.2.3.in-addr.arpa.example.com"] {
         assert_eq!(ask(name, A), "foreign", "{name}");
     }
@@ -209,7 +209,7 @@ fn other_names_are_for_others() {
 }
 
 #[test]
-fn a_long_answer_ends_where_the_message_is_full() {
+fn long_answer_is_limited_to_the_message() {
     let ports = |count: u16| -> Vec<Port> {
         (0..count).map(|port| Port { name: format!("p{port}"), protocol: "tcp".into(), port }).collect()
     };
@@ -239,7 +239,7 @@ fn a_long_answer_ends_where_the_message_is_full() {
     }
 }
 
-/// Number of records of an answer; `None` if there is no such name here.
+/// Number of records of an answer; `None` if the name does not exist here.
 fn records(zone: &Zone, name: &str, kind: u16) -> Option<usize> {
     match zone.answer(name, kind, LONGEST) {
         Answer::Known(Code::NoError, records, _) => Some(records.len()),
@@ -248,7 +248,7 @@ fn records(zone: &Zone, name: &str, kind: u16) -> Option<usize> {
 }
 
 #[test]
-fn partial_news_change_what_they_name() {
+fn partial_message_changes_only_what_it_names() {
     let mut zone = zone();
     let moved = Service {
         namespace: "shop".into(),
@@ -271,7 +271,7 @@ fn partial_news_change_what_they_name() {
     assert_eq!(ask("7.0.96.10.in-addr.arpa", PTR), None, "its old address");
     assert_eq!(ask("v4.shop.svc.cluster.local", A), None, "it is gone");
     assert_eq!(ask("8.0.96.10.in-addr.arpa", PTR), None);
-    assert_eq!(ask("db.shop.svc.cluster.local", A), Some(2), "it was not told again");
+    assert_eq!(ask("db.shop.svc.cluster.local", A), Some(2), "it was not sent again");
     assert_eq!(ask("2.0.0.10.in-addr.arpa", PTR), Some(1));
     assert_eq!(ask("batch.svc.cluster.local", A), Some(0), "there is a pod in it");
     assert!(zone.is_pod("10.0.0.10".parse().unwrap()) && !zone.is_pod("10.0.0.9".parse().unwrap()));

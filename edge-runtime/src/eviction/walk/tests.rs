@@ -62,7 +62,7 @@ fn a_deep_tree_hides_nothing() {
     crate::sys::delete::delete_tree(temp.path()).unwrap();
 }
 
-/// Only one path is as long as all names together; the others are of one name.
+/// One path is as long as all names together; the other paths have one name.
 #[test]
 fn a_wide_folder_deep_down_costs_no_memory() {
     let temp = tempfile::tempdir().unwrap();
@@ -84,7 +84,7 @@ fn peak() -> i64 {
 }
 
 #[test]
-fn a_pod_beyond_the_bounds_is_told_as_such() {
+fn pod_beyond_the_bounds_is_reported_so() {
     let temp = tempfile::tempdir().unwrap();
     let paths = Paths::new(temp.path());
     let volume = paths.pod("u").join("volumes/v");

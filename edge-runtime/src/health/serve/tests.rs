@@ -13,7 +13,7 @@ use super::*;
 fn while_served<T: Send + 'static>(ask: Ask, clients: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("health.sock");
-    // One that a killed daemon has left.
+    // A socket that a killed daemon left.
     drop(UnixListener::bind(&path).expect("left"));
     let tasks = Tasks::default();
     let serving = tasks.spawn(on_socket(tasks.clone(), path.clone(), ask));
@@ -40,11 +40,11 @@ fn connect(path: &Path) -> UnixStream {
     }
 }
 
-/// What comes back until the end; nothing from one that was sent away.
+/// Sends a request and returns the answer; empty if the connection was refused.
 fn say(path: &Path, request: &[u8]) -> String {
     let mut stream = connect(path);
     let mut text = Vec::new();
-    // A server that has heard enough does not read on.
+    // The server may answer before it has read everything.
     let _ = stream.write_all(request);
     let _ = stream.read_to_end(&mut text);
     String::from_utf8_lossy(&text).into_owned()
@@ -76,7 +76,7 @@ fn garbage_and_huge_heads_are_refused() {
 }
 
 #[test]
-fn those_who_say_nothing_hold_their_places_for_a_moment_only() {
+fn silent_clients_lose_their_places_soon() {
     while_served(honest(), |path| {
         let mut silent: Vec<UnixStream> = (0..MOST * 4).map(|_| connect(&path)).collect();
         for stream in &mut silent {
@@ -90,7 +90,7 @@ fn those_who_say_nothing_hold_their_places_for_a_moment_only() {
 }
 
 #[test]
-fn one_who_does_not_read_keeps_nobody_waiting() {
+fn client_that_does_not_read_delays_no_other() {
     let ask: Ask = Rc::new(|asked| asked.answer.try_send(Answer::new(true, "x".repeat(8 << 20))).is_ok());
     while_served(ask, |path| {
         let mut deaf = connect(&path);

@@ -1,5 +1,6 @@
 //! Records of images beside their layers: `<hex>.image` in the folder of the layers, so that a node that lost its store
-//! still knows what it has. The store is asked first; these come back into it at the start ([`crate::image::settle`]).
+//! still knows its images. The store has priority; the start restores lost rows from these records
+//! ([`crate::image::settle`]).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -35,7 +36,7 @@ impl Layers {
     /// All readable records.
     pub fn records(&self) -> Vec<ImageRecord> {
         let entries = fs::read_dir(&self.layers).into_iter().flatten().flatten();
-        // A name that begins with a dot is of one that is being written.
+        // A name that begins with a dot is an unfinished file.
         let names = entries.filter(|entry| !entry.file_name().as_bytes().starts_with(b"."));
         let paths = names.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "image"));
         let mut records: Vec<ImageRecord> = paths.filter_map(|path| read_json(&path)).collect();
@@ -53,7 +54,7 @@ impl Layers {
         let path = self.record_file(&image.id);
         let note = self.incoming.dir().join(format!("{DROP}{}", hex(&image.id)));
         let done = match fs::rename(&path, &note) {
-            // Of an image from before there were such records.
+            // An image of a version without records.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 serde_json::to_vec(image).map_err(io::Error::from).and_then(|text| fs::write(&note, text))
             }
@@ -67,7 +68,7 @@ impl Layers {
     }
 }
 
-/// What a small file of this module's kind says, if it can be read.
+/// Reads a small JSON file of this module; `None` if it cannot be read.
 pub(in crate::image) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     let mut text = Vec::new();
     File::open(path).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;

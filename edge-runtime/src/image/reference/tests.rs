@@ -34,7 +34,7 @@ fn a_digest_decides_over_the_tag() {
 }
 
 #[test]
-fn names_that_are_none_are_refused() {
+fn malformed_names_are_refused() {
     let long = format!("a/{}", "b".repeat(255));
     for bad in [
         "",

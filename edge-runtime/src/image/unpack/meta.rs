@@ -1,4 +1,4 @@
-//! What an entry says of its file besides the content: owner, mode, time, attributes, device number.
+//! Metadata of an archive entry: owner, mode, time, attributes, device number.
 
 use std::ffi::CString;
 use std::io::{self, Read};

@@ -1,8 +1,8 @@
 //! Writes the entries of one layer's tar below an empty directory, in the form overlayfs stacks.
 //!
-//! The archive is hostile input: names that climb, links that lead outside, endless content, floods of entries.
-//! All file operations go through [`tree`], which cannot leave the directory; the rest is counting.
-//! Knows nothing of digests or of where the bytes come from.
+//! The archive is hostile input: names that climb, links that lead outside, endless content, floods of entries. All
+//! file operations go through [`tree`], which cannot leave the directory; all other checks are counters. Does not know
+//! digests or the source of the bytes.
 
 mod meta;
 mod path;
@@ -142,8 +142,8 @@ impl Unpacker<'_> {
         xattr::set(dir.as_fd(), xattr::OPAQUE, b"y")
     }
 
-    /// Opens the folder in which content of lower layers must be hidden; `None` if this layer has put a file there,
-    /// which hides all of it (containerd's archive/tar.go, `mkparent`).
+    /// Opens the folder in which content of lower layers must be hidden; `None` if this layer has a file there, which
+    /// hides all of it (containerd's archive/tar.go, `mkparent`).
     fn hiding(&mut self, dir: &[&[u8]]) -> io::Result<Option<Rc<OwnedFd>>> {
         match self.tree.dir(dir) {
             Err(error) if error.raw_os_error() == Some(nix::libc::ENOTDIR) => Ok(None),
@@ -314,8 +314,8 @@ impl Unpacker<'_> {
     }
 }
 
-/// What an entry is. In archives from before POSIX a folder is a file whose name ends with a slash (Go's archive/tar,
-/// `Reader.next`: so Docker and containerd read it).
+/// Type of an entry. In archives from before POSIX a folder is a file whose name ends with a slash (Go's archive/tar,
+/// `Reader.next`, as in Docker and containerd).
 fn kind_of(header: &Header, name: &[u8]) -> EntryType {
     let is_old_folder = header.as_old().linkflag == [0] && name.ends_with(b"/");
     if is_old_folder { EntryType::Directory } else { header.entry_type() }

@@ -1,4 +1,4 @@
-//! Names of layer entries, which are chosen by strangers: split, and refused when they climb. Pure.
+//! Untrusted names of layer entries: splits them, and refuses those that climb. Pure.
 
 use crate::image::ImageError;
 
@@ -7,7 +7,7 @@ const LONGEST_PATH: usize = 4096;
 /// Folders in folders; the deepest of honest images have some sixty.
 const MOST_PARTS: usize = 256;
 
-/// What an entry's name asks for (OCI image-spec, "Layer Filesystem Changeset").
+/// Meaning of an entry's name (OCI image-spec, "Layer Filesystem Changeset").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place<'a> {
     /// The root of the layer itself.

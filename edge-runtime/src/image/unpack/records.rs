@@ -1,6 +1,6 @@
-//! What a tar says of an entry before the entry itself: long names, PAX headers, maps of sparse files. Bounded, since the
-//! reader of tars keeps all of it in memory, whatever size it claims; and PAX headers are read here, since that reader
-//! splits them at line breaks, which values of attributes may have (composefs/tar-rs#428).
+//! Records before a tar entry: long names, PAX headers, maps of sparse files. They are bounded, because the tar reader
+//! keeps all of them in memory, whatever size they claim. PAX headers are parsed here, because that reader splits them
+//! at line breaks, which attribute values may contain (composefs/tar-rs#428).
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -18,13 +18,13 @@ pub(super) struct Allowance(Rc<RefCell<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Remaining allowance; `None` while content is read, which is counted elsewhere.
+    /// Remaining allowance; `None` while content is read, which is counted separately.
     left: Option<u64>,
     /// Bytes of the tar that were read.
     position: u64,
     /// Where `seen` begins.
     from: u64,
-    /// What was read since the end of the last content.
+    /// Bytes read since the end of the last content.
     seen: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ impl Allowance {
     }
 }
 
-/// What stands before one entry.
+/// Records before one entry.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Records {
     /// Keys and values of the PAX header, in order.
@@ -111,7 +111,7 @@ impl Records {
         number.map(Some).ok_or_else(|| io::Error::other(format!("its {key} in the PAX header is none")))
     }
 
-    /// The last of a key counts; an empty value takes back what was said (POSIX pax, "pax Extended Header").
+    /// The last value of a key counts; an empty value removes the key (POSIX pax, "pax Extended Header").
     fn last(&self, key: &[u8]) -> Option<&[u8]> {
         let found = self.pax.iter().rev().find(|(own, _)| own == key)?;
         Some(found.1.as_slice()).filter(|value| !value.is_empty())

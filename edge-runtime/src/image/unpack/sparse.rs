@@ -7,7 +7,7 @@ use std::io::{self, Read};
 const MOST_PIECES: u64 = 1 << 16;
 const BLOCK: usize = 512;
 
-/// What the PAX header says of such a file.
+/// PAX header of a sparse file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sparse {
     /// Its real name, if the entry's is made up.

@@ -180,7 +180,7 @@ fn a_link_that_stays_inside_may_be_used() {
 }
 
 #[test]
-fn a_file_is_never_written_through_a_link_of_its_own_name() {
+fn file_replaces_a_link_of_its_name() {
     let out = Layer::new().symlink("name", "../canary").file("name", "mine").unpack().unwrap();
     assert!(out.meta("name").is_file());
     assert_eq!(out.read("name"), "mine");
@@ -202,7 +202,7 @@ fn the_last_entry_of_a_name_wins() {
 }
 
 #[test]
-fn whiteouts_become_what_overlayfs_reads() {
+fn whiteouts_become_those_of_overlayfs() {
     if not_root("whiteouts") {
         return;
     }
@@ -355,7 +355,7 @@ fn get_xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
 
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
-    /// Whatever entries come in whatever order: nothing is written outside.
+    /// Any entries in any order: nothing is written outside.
     #[test]
     fn no_sequence_of_entries_escapes(
         entries in proptest::collection::vec((0..5_u8, "[ab./]{1,6}", "[ab./]{1,6}"), 1..12)
@@ -405,7 +405,7 @@ fn sparse_files_in_pax_form_are_expanded() {
 }
 
 #[test]
-fn folders_that_no_entry_describes_are_told() {
+fn undescribed_folders_are_returned() {
     let layer = Layer::new().file("tmp/x", "").file("srv/app/y", "").dir("srv").file("etc/.wh.gone", "").bytes();
     let temp = tempfile::tempdir().unwrap();
     let told = unpack(&layer[..], temp.path(), &Limits::default()).unwrap();

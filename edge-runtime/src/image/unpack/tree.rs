@@ -1,5 +1,5 @@
-//! File operations that cannot leave one directory. Every call goes through a descriptor of the parent, which
-//! is found without ever leaving the root; the last part of a path is never followed. Knows no tar.
+//! File operations that cannot leave one directory. Every call uses a descriptor of the parent, which is resolved below
+//! the root; the last part of a path is never followed. Does not know tar.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
@@ -68,19 +68,19 @@ impl Tree {
         Ok(fd)
     }
 
-    /// An entry says what this folder is like.
+    /// An entry describes this folder.
     pub(super) fn described(&mut self, parent: &[&[u8]], name: &[u8]) {
         if !self.undescribed.is_empty() {
             self.undescribed.remove(&[parent, &[name]].concat().join(&b'/'));
         }
     }
 
-    /// The folders of which no entry says what they are like: overlayfs would show them as they were made here.
+    /// Returns the folders without an entry: overlayfs would show them with the owner and mode from here.
     pub(super) fn undescribed(self) -> Vec<String> {
         self.undescribed.into_iter().filter_map(|path| String::from_utf8(path).ok()).collect()
     }
 
-    /// Opens the directory `parts` and creates missing ones. Nothing else changes the tree meanwhile.
+    /// Opens the directory `parts` and creates missing ones. No other process changes the tree.
     fn make_dirs(&mut self, parts: &[&[u8]]) -> io::Result<OwnedFd> {
         let mut todo: VecDeque<Vec<u8>> = parts.iter().map(|part| part.to_vec()).collect();
         let mut passed: Vec<(Vec<u8>, OwnedFd)> = Vec::new();
@@ -127,7 +127,7 @@ impl Tree {
         passed.pop().map_or_else(|| self.root.try_clone(), |(_, fd)| Ok(fd))
     }
 
-    /// What stands at `name`, a link as itself.
+    /// Returns the metadata of `name`; does not follow a link.
     pub(super) fn stat(parent: impl AsFd, name: &[u8]) -> io::Result<Option<FileStat>> {
         match fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -138,7 +138,7 @@ impl Tree {
 
     /// Removes whatever stands at `name`, a directory with all that is in it.
     pub(super) fn remove(&mut self, parent: &OwnedFd, name: &[u8]) -> io::Result<()> {
-        // What was the parent of the last entry may be what goes away.
+        // The removed folder may be the cached parent of the last entry.
         self.last = None;
         delete_at(parent, name)
     }

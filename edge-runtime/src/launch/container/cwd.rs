@@ -1,5 +1,5 @@
-//! In which folders, and with which program, a container may not begin: `/proc` there shows what the OCI runtime still has open of the host
-//! (CVE-2024-21626). Old runtimes follow it; this is the second lock.
+//! Refuses working folders and programs of containers below `/proc`: there the OCI runtime's open files of the host are
+//! visible (CVE-2024-21626). Old runtimes follow them, so this is a second check.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -53,7 +53,7 @@ pub(super) fn check(root: &Path, cwd: &str) -> Result<(), Refused> {
         let target = match link(root, &here) {
             Ok(Some(target)) => target,
             Ok(None) => continue,
-            // What is not there holds no links.
+            // A missing path does not have links.
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
             // Whatever cannot be looked at may lead anywhere.
             Err(_) => return Err(refused()),
@@ -83,7 +83,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// Target of a link of the image; `None` if it is not a link. Only the last part of `path` may be one.
+/// Target of a link of the image; `None` if it is not a link. Only the last part of `path` may be a link.
 fn link(root: &Path, path: &Path) -> io::Result<Option<OsString>> {
     let root = File::open(root)?;
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };

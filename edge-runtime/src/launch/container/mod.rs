@@ -66,7 +66,7 @@ pub struct Ready {
     pub user: ProcessUser,
     /// Reason and message of Warning events.
     pub warnings: Vec<(&'static str, String)>,
-    /// What a helper has to do before the start.
+    /// Work of a helper before the start.
     pub looks: Vec<Look>,
 }
 
@@ -104,7 +104,7 @@ impl Containers {
     /// The steps of one attempt.
     ///
     /// # Errors
-    /// What the waiting reason and message of the container become; what was made is undone.
+    /// Waiting reason and message of the container; completed steps are undone.
     pub fn prepare(
         &mut self,
         sandbox: &Sandbox,
@@ -217,7 +217,7 @@ impl Containers {
         }
     }
 
-    /// What the monitor is told of every container.
+    /// Request to the monitor for a container.
     fn start(&self, pod: &Pod, uid: &str, id: &str, handler: &str) -> StartContainer {
         let Base { paths, config, cgroups, .. } = &*self.base;
         let runtime = self.runtimes.of_handler(handler, paths);
@@ -234,7 +234,7 @@ impl Containers {
         }
     }
 
-    /// What the container mounts beside its root file system, and what a helper has to do for that.
+    /// Mounts of the container beside its root file system, and the work of a helper for them.
     fn mounts(
         &self,
         sandbox: &Sandbox,
@@ -284,7 +284,7 @@ impl Containers {
         if let Some((user, _)) = user {
             user_ns::give(&self.base.paths, bundle, &upper, user)?;
         }
-        // Not again over what the container has written.
+        // Does not overwrite files of the container.
         if std::fs::read_dir(&upper)?.next().is_none() {
             folders::lay(&image.config.folders, &upper, user.map_or(0, |(user, _)| user.first_id))?;
         }
@@ -309,8 +309,8 @@ impl Containers {
         self.base.trash.throw(&dir)
     }
 
-    /// What an ended container left at its `terminationMessagePath`, or, if it `failed` and its policy says so, at
-    /// the end of its log.
+    /// Content of an ended container's `terminationMessagePath`. If it `failed` and its policy permits, the end of its
+    /// log instead.
     pub fn termination_message(&self, pod: &Pod, container: &str, attempt: u32, failed: bool) -> String {
         let (paths, uid) = (&self.base.paths, uid(pod));
         let file = paths.attempt(uid, container, attempt).join("termination-log");

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use crate::sys::trash::Trash;
 
-/// In an attempt's folder: the boot in which its layer was made. Not synced: if it is lost, so may be what is beside it.
+/// File in an attempt's folder with the boot in which its layer was made. Not synced: if a power cut loses it, the
+/// files beside it may be lost, too.
 const MARK: &str = "boot";
 
-/// Throws away what an earlier boot left in an attempt's folder. Nothing of it may be mounted.
+/// Deletes files of an earlier boot in an attempt's folder. None of them may be mounted.
 ///
 /// # Errors
 /// It cannot be moved away, or the mark not be written.

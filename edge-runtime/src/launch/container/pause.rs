@@ -28,7 +28,7 @@ impl Containers {
     /// The steps of one attempt.
     ///
     /// # Errors
-    /// What cannot be written; what was made is undone by the removal of the attempt.
+    /// A file cannot be written; the removal of the attempt undoes completed steps.
     pub fn prepare_pause(
         &self,
         sandbox: &Sandbox,
@@ -61,7 +61,7 @@ impl Containers {
         write_config(&bundle, &input)?;
         log::debug!("attempt {number} of {PAUSE} in pod {uid}");
         Ok(StartContainer {
-            // It says nothing, and the log folders are for containers of the pod.
+            // It writes no output, and the log folders are for containers of the pod.
             log_path: bundle.join("0.log"),
             ..self.start(pod, uid, id, &handler)
         })

@@ -59,7 +59,8 @@ impl Containers {
         Resizing { containers, pod: pod_cgroup(&self.base, pod).map_err(|error| error.to_string()) }
     }
 
-    /// On cgroup v1 no child may have more than its parent, whichever of them is written first.
+    /// Removes the CPU quota of a cgroup first. On cgroup v1 a child must never have more than its parent, in any order
+    /// of writes.
     fn open(&self, path: &str) -> Result<(), String> {
         if self.base.config.cgroup_driver == Driver::Systemd {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The last words of a container: its termination message file, else the end of its log.
-//! Reads only; what is shown of it is decided in the pod's status.
+//! Termination message of a container: its message file, otherwise the end of its log. Reads only; the pod's status
+//! decides what is shown.
 //!
 //! As K8s pkg/kubelet/kuberuntime/kuberuntime_container.go (`getTerminationMessage`).
 
@@ -36,7 +36,7 @@ fn end_of(path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What the last lines of a log in CRI format say, without their stamps.
+/// Returns the text of the last lines of a log in CRI format, without their stamps.
 fn from_log(log: &[u8]) -> Vec<u8> {
     // `TIME STREAM TAG TEXT`; a line that is cut at the beginning of the window has no such form, or an early part
     // of it, which the limit cuts off in any case.

@@ -1,8 +1,8 @@
 //! Devices of this board as named resources: which exist, and which container has which.
 //!
-//! What the kubelet leaves to device plugins, a board says in its configuration: a name and the nodes below `/dev`
-//! that stand behind it. Nodes are looked for at every start, so a device that was plugged in again is found under
-//! its new number. An allocation is kept in the pod's folder, so that a restarted container gets the same device.
+//! The configuration replaces the kubelet's device plugins: a resource name, and its nodes below `/dev`. Nodes are
+//! looked up at every start, so a device that was plugged in again is found under its new number. An allocation is
+//! stored in the pod's folder, so that a restarted container gets the same device.
 
 mod glob;
 #[cfg(test)]
@@ -28,7 +28,7 @@ type Held = BTreeMap<String, Vec<PathBuf>>;
 /// A device that a container gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// On the node and in the container: a link stays the name, whatever it points at.
+    /// Path on the node and in the container: a link keeps its name, whatever its target.
     pub path: PathBuf,
     pub access: String,
 }
@@ -103,8 +103,8 @@ impl Devices {
         Ok(grants)
     }
 
-    /// Number of containers that hold `path` now. Containers of the same pod that end before others start pass theirs
-    /// on.
+    /// Number of containers that hold `path` now. Init containers of the same pod do not count: they end before the
+    /// others start, and pass their devices on.
     fn users(&self, uid: &str, pod: &Pod, container: &str, resource: &str, path: &Path) -> u32 {
         let all = pod.spec.iter().flat_map(with_kinds);
         let passing: Vec<&str> =

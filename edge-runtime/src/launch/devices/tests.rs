@@ -32,7 +32,7 @@ fn names(grants: io::Result<Vec<Grant>>) -> Vec<String> {
 }
 
 #[test]
-fn one_each_until_none_is_left_and_the_same_after_a_restart() {
+fn devices_are_allocated_once_and_kept_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let paths = Paths::new(dir.path());
     let (a, b, c) = (pod("a", Value::Null, 1), pod("b", Value::Null, 1), pod("c", Value::Null, 1));
@@ -54,7 +54,7 @@ fn one_each_until_none_is_left_and_the_same_after_a_restart() {
 }
 
 #[test]
-fn of_what_the_node_does_not_know_of_there_is_nothing_to_give() {
+fn unknown_resource_is_not_allocated() {
     let dir = tempfile::tempdir().unwrap();
     let pod = pod("a", Value::Null, 1);
     let mut devices = Devices::load(BTreeMap::new(), &Paths::new(dir.path()));

@@ -72,7 +72,7 @@ impl HostDevice {
     /// The device at `path`, or at the place it links to.
     ///
     /// # Errors
-    /// There is no device at `path`.
+    /// `path` is not a device.
     pub fn at(path: &Path) -> std::io::Result<Self> {
         described(path.to_path_buf(), &fs::metadata(path)?).ok_or_else(|| std::io::Error::other("is no device"))
     }

@@ -76,7 +76,7 @@ pub enum PidNamespace {
     Shared(PathBuf),
 }
 
-/// What this node can do; looked up once by [`HostFacts::detect`].
+/// Features of this node; detected once by [`HostFacts::detect`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
     /// Pure cgroup v2; otherwise v1 controllers are used.

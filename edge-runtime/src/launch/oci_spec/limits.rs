@@ -7,7 +7,7 @@ use crate::launch::resources::container_values;
 use crate::sys::cgroup::CFS_PERIOD_US;
 use crate::sys::cgroup::weight::weight_of_shares;
 
-/// A controller that the kernel lacks is left out: the node's condition and an event say so.
+/// Omits a controller that the kernel lacks: the node's condition and an event report that.
 pub(super) fn resources(input: &Input, privileged: bool) -> Result<Value, SpecError> {
     let values = container_values(input.pod, input.container)?;
     let host = input.host;
@@ -36,7 +36,7 @@ pub(super) fn resources(input: &Input, privileged: bool) -> Result<Value, SpecEr
         json!({"limit": limit, "swap": both})
     });
     if host.memory_controller && host.cgroup_v2 {
-        // One process killed for memory, be it the pod's, takes its container with it, as the kubelet has it.
+        // A process killed for memory, even at the pod's limit, takes its container with it, as in the kubelet.
         unified.insert("memory.oom.group".to_owned(), "1".into());
         unified.extend(swap.map(|swap| ("memory.swap.max".to_owned(), swap.to_string().into())));
     }

@@ -1,7 +1,7 @@
-//! From a pod's container to its OCI runtime configuration. Pure: everything that must be looked up comes in.
+//! Converts a pod's container to its OCI runtime configuration. Pure: looked-up facts are inputs.
 //!
-//! Follows what the kubelet asks of a CRI runtime and what containerd makes of it, so that a container sees the
-//! same world here as on any other node.
+//! Follows the kubelet's requests to a CRI runtime and their implementation in containerd, so that a container has the
+//! same environment as on any other node.
 
 mod capabilities;
 mod host;
@@ -50,7 +50,7 @@ pub fn build(input: &Input) -> Result<Value, SpecError> {
     })))
 }
 
-/// What is null is left out: the OCI runtimes tell the two apart.
+/// Removes null fields: OCI runtimes distinguish them from missing ones.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -39,7 +39,7 @@ type Default = (&'static str, &'static str, &'static str, Vec<&'static str>);
 fn defaults(input: &Input) -> Vec<Default> {
     let write = if is_privileged(input.container) { "rw" } else { "ro" };
     let shm = if input.namespaces.ipc.is_none() {
-        // With the host's IPC namespace come the host's shared memory objects.
+        // The host's IPC namespace includes the host's shared memory objects.
         ("/dev/shm", "bind", "/dev/shm", vec!["rbind", "rprivate", "rw"])
     } else {
         ("/dev/shm", "tmpfs", "shm", vec!["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"])

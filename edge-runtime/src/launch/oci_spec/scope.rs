@@ -19,7 +19,7 @@ const SUBGROUP: &str = "run.oci.systemd.subgroup";
 pub(super) fn annotations(input: &Input) -> Result<HashMap<String, String>, SpecError> {
     let values = container_values(input.pod, input.container)?;
     let unsigned = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
-    // Not systemd's default, which is a part of what the machine can have.
+    // Overrides systemd's default, which is a part of the machine's maximum.
     let properties = cgroup::properties(&CgroupValues { pids_limit: Some(u64::MAX), ..values });
     let mut all: HashMap<String, String> = HashMap::new();
     for property in properties {

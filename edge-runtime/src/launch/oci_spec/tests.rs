@@ -211,7 +211,7 @@ fn the_hosts_namespaces() {
 }
 
 #[test]
-fn what_cannot_be_expressed_is_named() {
+fn unsupported_field_is_named() {
     let facts = host(false);
     let wrong = json!({"metadata": {}, "spec": {"containers": [
         {"name": "c", "securityContext": {"capabilities": {"add": ["MAGIC"]}}}]}});

@@ -1,5 +1,5 @@
-//! What an OCI runtime says of itself: its version, what it can do, and whether it is known to let containers out.
-//! Knows nothing of handlers and pods.
+//! Facts that an OCI runtime reports: its version, its features, and whether this version has a known container escape.
+//! Does not know handlers or pods.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ pub struct Said {
     /// `runc`, as it calls itself; empty for one that does not run.
     pub name: String,
     version: String,
-    /// What it was built from: distributions name their package there.
+    /// Source revision: distributions name their package there.
     commit: String,
     /// Can make everything below a mount read-only (mount option `rro`; kernels since 5.12).
     pub recursive_read_only: bool,
@@ -82,7 +82,7 @@ impl Said {
         }
     }
 
-    /// What an administrator must hear of it.
+    /// Warning for the administrator, if any.
     pub fn warning(&self) -> Option<String> {
         let old = self.name == "runc" && numbers(&self.version).is_some_and(|version| version < SAFE);
         (old && !is_patched(&self.commit)).then(|| {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runtimes_say() {
+    fn outputs_of_runtimes_are_parsed() {
         let runc = Said::of_features(&json!({
             "mountOptions": ["ro", "rro"],
             "annotations": {"org.opencontainers.runc.version": "1.2.4", "org.opencontainers.runc.commit": "abc"},

@@ -16,7 +16,7 @@ impl Sandboxes {
     /// The CNI network that new pods are attached to; `None` means the built-in bridge.
     ///
     /// # Errors
-    /// Plugins are required but there is no usable configuration: event reason and message of the kubelet.
+    /// Plugins are required but no configuration is usable: event reason and message of the kubelet.
     pub(super) fn cni_network(&self) -> Result<Option<NetworkList>, SandboxError> {
         self.configured_network().map_err(|why| SandboxError::NetworkNotReady(not_ready(&why)))
     }

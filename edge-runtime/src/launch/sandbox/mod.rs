@@ -33,7 +33,7 @@ use crate::sys::files::private_dir;
 use crate::sys::host::{self, HostFacts};
 use crate::volume::{self, DownwardFacts, VolumeContext, VolumeError, VolumeHostPath};
 
-/// A prepared pod and what its user should be told.
+/// A prepared pod, and warnings for its user.
 #[derive(Debug, Default)]
 pub struct SandboxDone {
     /// Empty with `hostNetwork`.
@@ -76,7 +76,7 @@ pub(super) struct Prepared {
     pub(super) namespaces: PodNamespaces,
 }
 
-/// What a prepared pod's containers are started into.
+/// Prepared resources of a pod for the start of its containers.
 pub struct Sandbox {
     pub(super) prepared: Prepared,
     pub(super) facts: DownwardFacts,
@@ -111,7 +111,7 @@ impl Sandboxes {
         }
     }
 
-    /// What a helper has to do before [`Sandboxes::prepare`].
+    /// Returns the work of a helper before [`Sandboxes::prepare`].
     ///
     /// # Errors
     /// The pod's folder cannot be made.
@@ -119,14 +119,14 @@ impl Sandboxes {
         let facts = self.downward(pod, &[]);
         let looks = volume::look::looks(&VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts });
         if !looks.is_empty() {
-            // What is done is marked there.
+            // Completed work is marked there.
             private_dir(&self.base.paths.pod(uid(pod)))?;
         }
         Ok(looks.into_iter().map(Look::Volume).collect())
     }
 
-    /// What a pod shows whose volumes a helper could not do. What only takes long goes on in another one; the pod is
-    /// tried again meanwhile.
+    /// Converts a helper's failure at a volume into the pod's error. Slow work continues in another helper while the
+    /// pod is retried.
     pub fn look_failed(&mut self, trouble: Trouble) -> SandboxError {
         match trouble {
             Trouble::Failed(message) => SandboxError::Mount(message),

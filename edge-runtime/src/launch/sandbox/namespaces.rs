@@ -37,7 +37,7 @@ impl Sandboxes {
         self.found_namespaces(pod)?.ok_or_else(|| SandboxError::Other("the pod's namespaces are gone".to_owned()))
     }
 
-    /// What `hostname` says in the pod: its own name, or the node's on the node's network.
+    /// Host name in the pod: its own name, or the node's on the node's network.
     pub(super) fn host_name(&self, pod: &Pod) -> Result<String, SandboxError> {
         if host_network(pod) {
             return Ok(self.host.hostname.clone());

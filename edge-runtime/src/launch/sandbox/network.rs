@@ -54,7 +54,7 @@ impl Sandboxes {
             return vec![dns_link::address_for(ips).to_string()];
         }
         let subnets = &self.teardown.network.settings().subnets;
-        // A pod on the node's own network also uses this address, if there is no bridge.
+        // Without a bridge, a pod on the node's own network also uses this address.
         match config.network.mode {
             NetworkMode::Cni => vec![dns_link::address_for(ips).to_string()],
             _ => subnets.iter().map(|subnet| subnet.gateway().to_string()).collect(),
@@ -73,7 +73,7 @@ impl Sandboxes {
         let network = &self.base.config.network;
         let own = self.own_dns(uid(pod), ips);
         let dns = NodeDns {
-            // What the configuration says, else the node itself.
+            // The configured server, otherwise the node itself.
             cluster_dns: if network.cluster_dns.is_empty() { own.clone() } else { network.cluster_dns.clone() },
             cluster_domain: network.cluster_domain.clone(),
             own,

@@ -16,7 +16,7 @@ const LONGEST: u64 = 4096;
 #[derive(Default)]
 pub(super) struct OwnershipHelpers {
     helpers: BTreeMap<PathBuf, Child>,
-    /// Killed, and not reaped yet: one that waits for a dead medium ends when it likes.
+    /// Killed, and not reaped yet: a process that waits for a dead medium ends late.
     ending: Vec<Child>,
 }
 
@@ -24,7 +24,7 @@ impl OwnershipHelpers {
     /// Starts a helper unless one is at it.
     ///
     /// # Errors
-    /// No process can be started, or the last one failed: what it said. The next call tries again.
+    /// A process cannot be started, or the last one failed: its message. The next call tries again.
     pub(super) fn own(&mut self, owning: &Owning, paths: &Paths) -> io::Result<()> {
         self.ending.retain_mut(is_at_work);
         let ended: Vec<PathBuf> =
@@ -56,7 +56,7 @@ impl OwnershipHelpers {
         let over: Vec<PathBuf> = self.helpers.keys().filter(|mark| mark.starts_with(pod)).cloned().collect();
         for mark in over {
             if let Some(mut helper) = self.helpers.remove(&mark) {
-                // It may have ended by itself.
+                // It may have ended already.
                 let _ = helper.kill();
                 self.ending.push(helper);
             }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_helper_that_failed_says_why() {
+    fn failed_helper_reports_the_reason() {
         let run = |script: &str| {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", script]).stderr(Stdio::piped());

@@ -9,7 +9,7 @@ use crate::pod::refusal::Refusal;
 use crate::pod::spec::containers_of;
 use crate::pod::sysctls;
 
-/// What of it depends on the node.
+/// Facts of the node that decide.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities<'a> {
     /// Sysctls beyond the safe ones that the administrator allows, as patterns.

@@ -41,10 +41,10 @@ profile sampan-default flags=(attach_disconnected,mediate_deleted) {
 }
 ";
 
-/// What this node can enforce.
+/// AppArmor support of this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Support {
-    /// The kernel has it not, or switched off.
+    /// The kernel does not have it, or has it disabled.
     #[default]
     Off,
     /// Profiles that an administrator loaded, but no default one: `apparmor_parser` is missing or refused ours.
@@ -52,7 +52,7 @@ pub enum Support {
     Full,
 }
 
-/// Looks at the kernel and loads the default profile where it is not yet. The second value is what a user must be told.
+/// Checks the kernel and loads the default profile if it is missing. The second value is a warning for the user.
 pub fn detect() -> (Support, Option<String>) {
     let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled").unwrap_or_default();
     if !enabled.starts_with('Y') {
@@ -100,7 +100,7 @@ fn load() -> io::Result<()> {
     }
 }
 
-/// The abi rule has to come first.
+/// The abi rule must be the first.
 fn with_variable(body: &str, variable: &str) -> String {
     body.replacen("profile ", &format!("{variable}profile "), 1)
 }

@@ -1,5 +1,5 @@
-//! What a pod's security context means on this node: seccomp and AppArmor profiles, and which wishes are
-//! refused before anything is made. Decisions are pure; each file says what little it reads.
+//! Applies a pod's security context: seccomp and AppArmor profiles, and refusals before anything is created. Decisions
+//! are pure; each file documents what it reads.
 
 pub mod admit;
 pub mod apparmor;

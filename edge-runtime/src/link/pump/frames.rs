@@ -27,7 +27,7 @@ impl Link<'_> {
     pub(super) async fn pump(&self, socket: &mut Socket) -> Result<Infallible, LinkError> {
         let mut pending = VecDeque::new();
         let mut timer = Timer::never();
-        // Lives over many polls: a listener that is dropped hears nothing.
+        // Lives over many polls: a dropped listener misses events.
         let mut woken = std::pin::pin!(self.wakers.woken.clone());
         let mut armed = None;
         let local = socket.get_ref().get_ref().0.get_ref().local_addr().ok().map(|address| address.ip());
@@ -57,7 +57,7 @@ impl Link<'_> {
                 self.time(now, sending.is_some())?;
                 if let Poll::Ready(way) = moved.as_mut().poll(cx) {
                     if way.source.is_some() && way.source != local {
-                        // What this connection sends from is no longer an address of the way there.
+                        // The source address of this connection is not on the present route any more.
                         return Poll::Ready(Err(LinkError::Moved));
                     }
                     self.with(|s| s.doubt(now, DOUBT))?;
@@ -68,7 +68,7 @@ impl Link<'_> {
                 self.tell_up(now);
                 if sending.is_none() {
                     self.read(socket, cx, now, &mut pending)?;
-                    // What was read may have to be answered at once (acks of nothing, pings, stream ends).
+                    // Received messages may need an immediate answer (empty acks, pings, stream ends).
                     self.write(socket, cx, now)?;
                 }
                 progress |= woken.as_mut().poll_next(cx).is_ready();

@@ -61,7 +61,7 @@ fn g24_a_certificate_that_is_not_taken_replaces_nothing() {
 }
 
 #[test]
-fn g24_a_refused_node_uses_what_a_later_join_has_made_without_a_restart() {
+fn g24_refused_node_uses_a_later_join_without_a_restart() {
     run(|ex| async move {
         let authority = Authority::new();
         let server = Server::start(&ex, &authority).await;
@@ -104,7 +104,7 @@ fn g25_a_clock_in_1970_connects_and_one_far_ahead_does_once_it_is_right() {
     });
 }
 
-/// A bridge was once decades ahead and has told this device so, which has no battery.
+/// A bridge whose clock was decades ahead has sent its time to this device, which has no clock battery.
 #[test]
 fn g25_what_a_bridge_far_ahead_has_said_locks_nobody_out() {
     run(|ex| async move {

@@ -57,7 +57,7 @@ impl Authority {
         let key = KeyPair::generate().expect("key");
         let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
-        // As the bridge's: started long ago, and good for some years to come.
+        // Like the bridge's certificate: issued long ago, and valid for some more years.
         (params.not_before, params.not_after) = (rcgen::date_time_ymd(2024, 1, 1), rcgen::date_time_ymd(2035, 1, 1));
         params.extended_key_usages = vec![usage];
         (params.signed_by(&key, &self.issuer()).expect("signed").der().clone(), key)
@@ -205,7 +205,7 @@ impl Server {
         result
     }
 
-    /// What the welcome says of certificates.
+    /// Certificate terms in the welcome.
     pub(super) fn set_terms(&self, terms: IdentityTerms) {
         self.inner.terms.set(Some(terms));
     }

@@ -21,7 +21,7 @@ impl Watch {
         Ok(Self(Async::new(inotify)?))
     }
 
-    /// Resolves after a change since the last call; several may be told as one.
+    /// Resolves after a change since the last call; several may count as one.
     pub(super) async fn changed(&mut self) -> io::Result<()> {
         self.0.read_with(|inotify| inotify.read_events().map_err(io::Error::from)).await.map(drop)
     }

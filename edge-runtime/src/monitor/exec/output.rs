@@ -1,4 +1,4 @@
-//! What a process in a container writes, as its reader gets it. Knows nothing of processes or streams.
+//! Output of a process in a container, for its reader. Does not know processes or streams.
 
 use std::fs::File;
 use std::io;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_ends_alike_however_it_comes() {
+    fn line_ends_are_unified() {
         for room in 1..20 {
             assert_eq!(
                 read(&["a\r\nb\nc", "\r", "\n\n", "\n", "d\r", "e"], room),

@@ -1,5 +1,5 @@
-//! What a process inside a container leaves on the host while it runs, and how it is ended: it, its children and all
-//! that belongs to its session. Knows nothing of its input and output.
+//! Files of a process inside a container on the host while it runs, and how it is ended with its children and session.
+//! Does not know its input and output.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! A process inside a running container with a client at its standard streams: `kubectl exec`.
 //!
-//! The OCI runtime stays between the daemon and the process until that ends. With `exec --detach` it would exit early,
-//! but then the process, and with it the exit code, goes to the reaper of orphans, which is not the daemon; and it
-//! accepts a console socket only with `--detach`. So with `tty` the runtime gets a terminal of the daemon's and passes
-//! bytes and size on to the one that it makes in the container.
+//! The OCI runtime stays between the daemon and the process until the process ends. With `exec --detach` it would exit
+//! early, but then the reaper of orphans, not the daemon, would get the exit code. And it accepts a console socket only
+//! with `--detach`. So with `tty` the runtime gets a terminal of the daemon, and passes bytes and size on to the
+//! terminal in the container.
 
 use std::cell::Cell;
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! The process of a terminal session, as a file for the OCI runtime's `exec --process`.
 //!
-//! With flags only runc adds `TERM` to the container's environment; crun 1.8 puts it in the place of all of it.
+//! With flags, only runc adds `TERM` to the container's environment; crun 1.8 replaces the environment by it.
 
 use edge_protocol::json::SetField;
 use std::fs::{self, OpenOptions};

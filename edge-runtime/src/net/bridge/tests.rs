@@ -194,7 +194,7 @@ fn a_host_port_leads_into_the_pod_from_everywhere() {
     let inbox = node.own.inside(&b, || UdpSocket::bind(to("10.99.1.3"))).unwrap().unwrap();
     inbox.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let outbox = node.own.inside(&outside, || UdpSocket::bind("192.168.77.9:0")).unwrap().unwrap();
-    // A flow from before the rule, which the kernel goes on treating as it began.
+    // A flow from before the rule, which the kernel continues to treat as before.
     smol::block_on(node.network.firewall(&forwards[..1]).apply()).unwrap();
     outbox.send_to(b"early", "192.168.77.1:82").unwrap();
     smol::block_on(node.network.firewall(&forwards).apply()).unwrap();
@@ -216,7 +216,7 @@ fn switch(path: &str) -> String {
     std::fs::read_to_string(Path::new("/proc/sys/net").join(path)).unwrap().trim().to_owned()
 }
 
-/// In a pod: has it look for 127.0.0.1 beyond its own link, which its kernel would not.
+/// Makes a pod send packets for 127.0.0.1 out of its link, which its kernel would not do by default.
 fn play_loopback(node: &Node, pod: &File) {
     let ip = |args: &str| {
         let run = || std::process::Command::new("ip").args(args.split(' ')).status();
@@ -278,7 +278,7 @@ fn a_pod_never_reaches_the_nodes_loopback() {
     node.remove("a");
 }
 
-/// What a router says to all its neighbours: fd66::/64 is on this link and I lead everywhere (RFC 4861, 4.2).
+/// A router advertisement: fd66::/64 is on this link, and I am a default router (RFC 4861, 4.2).
 fn advertise(from: &File, node: &Node) {
     use nix::sys::socket::{
         AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn6, sendto, setsockopt,
@@ -318,7 +318,7 @@ fn believes(link: u32, socket: &mut Socket) -> bool {
 
 /// CVE-2020-10749, of the node and of other pods; also on a bridge from before.
 #[test]
-fn nobody_believes_a_pod_that_says_it_is_a_router() {
+fn router_advertisements_of_pods_are_ignored() {
     if !isolate() {
         return;
     }
@@ -440,7 +440,7 @@ fn pods_have_both_families_at_once() {
 }
 
 #[test]
-fn a_host_without_ipv6_gives_pods_what_it_has() {
+fn host_without_ipv6_gives_pods_ipv4() {
     if !isolate() {
         return;
     }
@@ -553,7 +553,7 @@ fn a_pods_link_goes_with_its_namespace() {
 }
 
 #[test]
-fn a_link_that_is_no_bridge_is_left_alone() {
+fn foreign_link_is_not_changed() {
     if !isolate() {
         return;
     }

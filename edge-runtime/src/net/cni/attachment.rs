@@ -1,5 +1,5 @@
-//! One pod's attachment to a CNI network. What was asked for is on disk before the first plugin runs, and stays there
-//! until every plugin has taken back its part: also over restarts, reboots and changed configurations.
+//! One pod's attachment to a CNI network. The request is on disk before the first plugin runs, and stays there until
+//! every plugin has released its part: also over restarts, reboots and changed configurations.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ pub struct Plugins {
     turns: Semaphore,
 }
 
-/// What is kept on disk.
+/// Stored state of an attachment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attachment {
@@ -136,7 +136,7 @@ impl Plugins {
         attachment: &Attachment,
         previous: Option<&Value>,
     ) -> Result<Vec<u8>, String> {
-        // After a reboot there is no namespace to enter: plugins then release what they hold elsewhere.
+        // After a reboot the namespace does not exist. Plugins then release their other resources.
         let netns = if is_pinned(&attachment.netns) { attachment.netns.display().to_string() } else { String::new() };
         let env = Environment {
             bin_dirs: &self.bin_dirs,
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Two plugins that write what they are told into a log; the second fails while a file `fail` is there.
+    /// Two plugins that log their input; the second fails while a file `fail` exists.
     struct Lab(tempfile::TempDir);
 
     impl Lab {
@@ -267,7 +267,7 @@ if [ "$name" = two ] && [ -e "$here/fail-$CNI_COMMAND" ]; then echo '{"code":7,"
         assert_eq!(error, "plugin type=\"two\" name=\"net\" failed (delete): it will not");
         assert!(lab.file().exists());
         fs::remove_file(&fail).unwrap();
-        // The next attempt of the same pod begins with what is left of the last one.
+        // The next attempt of the same pod begins with the remains of the last one.
         let _ = lab.log();
         smol::block_on(lab.plugins().attach(&lab.file(), Lab::attachment())).unwrap();
         let log = lab.log();

@@ -112,7 +112,7 @@ fn is_name(text: &str) -> bool {
     text.len() <= 128 && text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(usable)
 }
 
-/// The first usable configuration of `folder`, and what is wrong with those before it.
+/// Returns the first usable configuration of `folder`, and the problems of those before it.
 ///
 /// # Errors
 /// The folder exists and cannot be read.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn problem_of_a_configuration_is_named() {
         for (text, named) in [
             ("", "JSON"),
             ("[]", "object"),

@@ -71,13 +71,13 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_is_told_and_answers() {
+    fn plugin_gets_input_and_answers() {
         let said = run("echo $CNI_COMMAND $CNI_CONTAINERID $CNI_NETNS $CNI_IFNAME $CNI_ARGS; cat").unwrap();
         assert_eq!(said, "ADD id /run/ns eth0 A=1\n{\"name\":\"n\"}");
     }
 
     #[test]
-    fn what_goes_wrong_is_said() {
+    fn failure_of_a_plugin_is_reported() {
         assert_eq!(run(r#"echo '{"msg":"no room"}'; exit 1"#).unwrap_err(), "no room");
         assert_eq!(run("echo broken >&2; exit 3").unwrap_err(), "exit status: 3: broken");
         assert!(run("exec yes").unwrap_err().contains("printed more"));

@@ -26,7 +26,7 @@ pub const POD_LINK: &str = "eth0";
 /// Versions of the specification that are spoken here, oldest first.
 pub const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
-/// What is wrong with a configuration or a result, in words for its author.
+/// Problem of a configuration or a result, as text for its author.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CniError(String);

@@ -1,4 +1,4 @@
-//! What a plugin prints: a result, or an error. Pure; the bytes come from a program we do not trust to be right.
+//! Parses the output of a plugin: a result, or an error. Pure; the output is untrusted.
 
 use std::net::IpAddr;
 
@@ -86,7 +86,7 @@ fn shown(value: Option<&Value>) -> String {
     clean(&text, 80)
 }
 
-/// The words of a plugin that failed: its error object's `msg` and `details`, else what it wrote elsewhere.
+/// Message of a failed plugin: `msg` and `details` of its error object, otherwise its standard error.
 pub fn failure(stdout: &[u8], stderr: &[u8], status: &str) -> String {
     let object: Option<Value> = stdout.get(..stdout.len().min(SIZE_LIMIT)).and_then(|all| from_json(all).ok());
     let text = |key: &str| object.as_ref().and_then(|all| all.get(key)).and_then(Value::as_str).unwrap_or_default();

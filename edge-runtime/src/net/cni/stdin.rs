@@ -1,4 +1,4 @@
-//! What a plugin is told on its standard input, and what pods ask for in it (`runtimeConfig`). Pure.
+//! Input of a plugin on its standard input, with the requests of pods (`runtimeConfig`). Pure.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_plugin_gets_what_it_is_capable_of() {
+    fn each_plugin_gets_its_capabilities() {
         let list = parse(br#"{"cniVersion":"0.4.0","name":"n","plugins":[{"type":"a","mtu":7},{"type":"portmap","capabilities":{"portMappings":true,"bandwidth":false}}]}"#).unwrap();
         let pod: Pod = serde_json::from_value(json!({"spec": {"containers": [{"name": "c",
             "ports": [{"containerPort": 80, "hostPort": 8080, "protocol": "UDP"}]}]}}))

@@ -52,7 +52,7 @@ impl Localnet {
 }
 
 impl Replacement {
-    /// What replaces all rules of the node: those of `forwards` are the only host ports afterwards.
+    /// Replaces all rules of the node: afterwards `forwards` are the only host ports.
     pub fn new(nft: &Path, settings: &NetworkSettings, forwards: &[Forward]) -> Self {
         let NetworkSettings { bridge, subnets, .. } = settings;
         let at_loopback = |forward: &Forward| forward.to.is_ipv4() && forward.port.ip.is_none_or(|ip| ip.is_loopback());
@@ -158,7 +158,7 @@ pub async fn list(nft: &Path, family: &str, table: &str, chain: &str) -> Option<
     listed(nft, &["-a", "list", "chain", family, table, chain]).await
 }
 
-/// What it prints, if it is asked for something that exists.
+/// Returns its output, or `None` if the object does not exist.
 async fn listed(nft: &Path, args: &[&str]) -> Option<String> {
     let mut command = Command::new(nft);
     command.args(args);
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_nft_is_named_with_its_cure() {
+    fn missing_nft_is_reported_with_a_fix() {
         let subnets = vec!["fd00::/64".parse().unwrap()];
         let settings = NetworkSettings { bridge: "b0".into(), subnets, neighbours: None };
         let rules = Replacement::new(Path::new("/nowhere/nft"), &settings, &[]);

@@ -1,16 +1,16 @@
-//! Base chains of other people's firewalls, as `nft` lists them, and whether they let this node's pods through. Pure.
+//! Base chains of other firewalls, as `nft` lists them, and whether they let this node's pods through. Pure.
 //!
 //! They are found by their hook: names and families differ (Docker and ufw: `ip filter FORWARD` and the like in `ip6`;
 //! Debian's nftables.conf: `inet filter forward`; firewalld: `inet firewalld filter_FORWARD`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where packets of pods meet other people's chains.
+/// Where packets of pods pass chains of other firewalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hook {
-    /// Between pods and everybody else.
+    /// Packets between pods and other hosts.
     Forward,
-    /// From pods to the node, for DNS queries.
+    /// Packets from pods to the node: DNS queries.
     Input,
 }
 
@@ -109,8 +109,8 @@ fn is_refusal(line: &str) -> bool {
     matches!(words.next(), Some("drop" | "reject"))
 }
 
-/// Whether a rule of the chain, or of one that it leads to, is about the bridge; for the input also about questions for
-/// names from everywhere.
+/// Whether a rule of the chain, or of one that it jumps to, concerns the bridge; for input also whether one concerns
+/// DNS queries from everywhere.
 fn lets_through(chain: &str, chains: &BTreeMap<&str, Vec<&str>>, hook: Hook, bridge: &str) -> bool {
     let (link, mut seen, mut next) = (format!("\"{bridge}\""), BTreeSet::new(), vec![chain]);
     while let Some(chain) = next.pop() {
@@ -132,7 +132,7 @@ fn lets_through(chain: &str, chains: &BTreeMap<&str, Vec<&str>>, hook: Hook, bri
     false
 }
 
-/// Whether a rule names the link, and not as the one that it is not about (`iifname != "b0"`).
+/// Whether a rule names the link other than by exclusion (`iifname != "b0"`).
 fn is_about(rule: &str, link: &str) -> bool {
     rule.match_indices(link).any(|(at, _)| {
         let before = rule.get(..at).unwrap_or_default();
@@ -148,7 +148,7 @@ fn is_for_names(rule: &str) -> bool {
 }
 
 impl Blocking {
-    /// What is wrong.
+    /// Returns the problem as text.
     pub fn what(&self) -> String {
         let Self { family, table, chain, .. } = self;
         match self.hook {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_rule_that_rejects_is_as_good_as_a_policy() {
+    fn final_reject_rule_counts_as_a_policy() {
         let firewalld = "table inet firewalld {\n\tchain filter_FORWARD {\n\
             \t\ttype filter hook forward priority filter + 10; policy accept;\n\t\tct state { established, related } accept\n\
             \t\tjump filter_FORWARD_ZONES\n\t\treject with icmpx admin-prohibited\n\t}\n\tchain filter_FORWARD_ZONES {\n\

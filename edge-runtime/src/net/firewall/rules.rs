@@ -32,8 +32,8 @@ pub(super) fn delete(bridge: &str, family: &str) -> String {
 
 /// Traffic between pods stays on the bridge and keeps its addresses; multicast must not be translated.
 ///
-/// What comes from a pod (itself included) or from the node's loopback through a host port carries the bridge's
-/// address, or the answer would not find its way back through the translation.
+/// Packets through a host port from a pod (including itself) or from the node's loopback get the bridge's address.
+/// Otherwise the answer would bypass the translation.
 fn family(settings: &NetworkSettings, subnet: Subnet, forwards: &[Forward]) -> String {
     let bridge = &*settings.bridge;
     let v4 = subnet.is_ipv4();
@@ -87,8 +87,8 @@ fn family(settings: &NetworkSettings, subnet: Subnet, forwards: &[Forward]) -> S
     text
 }
 
-/// Drops packets with a forged source: addresses of this node's pods do not come from outside, and pods have no other
-/// addresses. Other nodes trust a pod's address.
+/// Drops packets with a forged source: addresses of this node's pods from outside, and other addresses from pods. Other
+/// nodes trust a pod's address.
 fn spoofed(bridge: &str, ip: &str, subnet: Subnet) -> String {
     format!(
         "\tchain from-outside {{\n\t\ttype filter hook prerouting priority -300; policy accept;\n\

@@ -60,7 +60,7 @@ fn a_pods_namespaces_are_its_own_and_the_thread_comes_back() {
 }
 
 #[test]
-fn host_network_pins_only_what_is_asked_for() {
+fn host_network_pins_only_requested_namespaces() {
     if !isolate() {
         return;
     }
@@ -74,7 +74,7 @@ fn host_network_pins_only_what_is_asked_for() {
 }
 
 #[test]
-fn what_a_crash_left_is_replaced_and_removed() {
+fn remains_of_a_crash_are_replaced_and_removed() {
     if !isolate() {
         return;
     }

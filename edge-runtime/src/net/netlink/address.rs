@@ -25,7 +25,7 @@ pub struct LinkAddress {
     pub global: bool,
 }
 
-/// Gives `address/prefix` to a link; fine when it has it already.
+/// Adds `address/prefix` to a link; succeeds if it exists already.
 pub fn add(socket: &mut Socket, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
     socket.request(vec![new_address(index, address, prefix)])
 }
@@ -107,7 +107,7 @@ pub fn list(socket: &mut Socket) -> io::Result<Vec<LinkAddress>> {
     Ok(all)
 }
 
-/// Any address far away, of each family: stands for the rest of the world where the kernel is asked for the way there.
+/// An address far away, of each family, to ask the kernel for the default route.
 pub const FAR: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 

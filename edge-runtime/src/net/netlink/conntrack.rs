@@ -1,6 +1,6 @@
-//! Forgetting flows of datagrams (linux/netfilter/nfnetlink_conntrack.h). A client that goes on sending keeps the
-//! kernel on the decision made for its first datagram, when the host port led elsewhere or nowhere; flows of TCP end
-//! by themselves.
+//! Deletes flows of datagrams (linux/netfilter/nfnetlink_conntrack.h). While a client continues to send, the kernel
+//! keeps the decision of its first datagram, when the host port had another target or none. Flows of TCP end by
+//! themselves.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -46,8 +46,8 @@ pub async fn forget_udp(ports: &[u16]) -> io::Result<usize> {
     forget_udp_where(|flow| ports.contains(&flow.to.port())).await
 }
 
-/// Forgets the flows of UDP of which `stale` says so; how many. A table may have hundreds of thousands, so others have their
-/// turn between the pieces in which the kernel tells of it, and what is stale of a piece goes together.
+/// Deletes the UDP flows for which `stale` is true; returns their number. A table may have hundreds of thousands, so
+/// other tasks run between the parts of the kernel's answer. Stale flows of one part are deleted together.
 ///
 /// # Errors
 /// The kernel does not tell of its flows (module `nf_conntrack_netlink`).

@@ -62,7 +62,7 @@ mod tests {
     use crate::net::namespaces::tests::isolate;
 
     #[test]
-    fn chains_of_the_old_iptables_are_seen_and_none_is_made_by_asking() {
+    fn legacy_iptables_chains_are_found_and_not_created() {
         if !isolate() {
             return;
         }

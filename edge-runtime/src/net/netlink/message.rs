@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_built_reads_back() {
+    fn built_message_is_parsed() {
         let request = Request::new(16, 0, &[7; 16]).text(3, "eth0").nest(18, |nest| nest.attribute(1, &[9, 9, 9]));
         let bytes = request.finish(42, true);
         let message = answers(&bytes).next().unwrap();

@@ -1,4 +1,4 @@
-//! Questions about nft rules, without the `nft` program, and news of their changes (linux/netfilter/nf_tables.h).
+//! Queries of nft rules, without the `nft` program, and events of their changes (linux/netfilter/nf_tables.h).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,7 +24,7 @@ const NFTA_GEN_ID: u16 = 1;
 const NFGENMSG: usize = 4;
 /// The group `NFNLGRP_NFTABLES`, as a bit.
 const GROUP: u32 = 1 << 6;
-/// What is not read soon may be lost: that there was something is enough.
+/// Unread events may be lost: it suffices to know that there was one.
 const BUFFER: usize = 4096;
 /// Messages read at once: another program may change rules endlessly.
 const BATCH: usize = 64;
@@ -100,7 +100,7 @@ impl Changes {
         Ok(Self(Async::new(fd)?))
     }
 
-    /// Waits until something has changed; several changes are told as one.
+    /// Waits for a change; several changes count as one.
     ///
     /// # Errors
     /// The descriptor fails.

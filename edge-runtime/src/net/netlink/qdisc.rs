@@ -17,9 +17,9 @@ const TCA_TBF_BURST: u16 = 6;
 const TC_H_ROOT: u32 = 0xffff_ffff;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
 
-/// How long a packet may wait, as the bandwidth plugin of CNI has it.
+/// Maximum delay of a packet, as in the bandwidth plugin of CNI.
 const LATENCY_MS: u64 = 25;
-/// Smallest bucket: some full packets, or none would ever pass.
+/// Minimum size of the bucket: some full packets. With less no packet would pass.
 const LEAST_BURST: u64 = 16 * 1024;
 
 /// Lets at most `bits` per second out of a link. Replaces an earlier limit.

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_cleared_without_nft() {
+    fn missing_tables_are_cleared_without_nft() {
         if !isolate() {
             return;
         }

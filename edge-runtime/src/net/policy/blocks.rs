@@ -61,8 +61,7 @@ fn masked(ip: IpAddr, prefix: u8) -> IpAddr {
     }
 }
 
-/// The same addresses without blocks that lie in others: `nft` refuses those in one set. Blocks are nested or apart, never
-/// across each other.
+/// Removes blocks inside others: `nft` refuses those in one set. Two blocks are nested or disjoint.
 pub(super) fn merged(mut blocks: Vec<Block>) -> Vec<Block> {
     // A block comes right before what lies in it.
     sort(&mut blocks);
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_another_is_left_out() {
+    fn nested_blocks_are_removed() {
         let all =
             blocks(&["10.1.2.0/24", "10.1.0.0/16", "10.1.2.3/32", "192.0.2.0/25", "192.0.2.128/25", "10.1.0.0/16"]);
         let kept: Vec<String> = merged(all).iter().map(ToString::to_string).collect();

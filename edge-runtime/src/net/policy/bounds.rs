@@ -1,4 +1,4 @@
-//! Bounds of the policies that a node applies: users may write any number, which must fill neither the daemon nor the
+//! Bounds of the policies that a node applies: users may write any number, which must not fill the daemon or the
 //! kernel. Beyond a bound pods are isolated, never exposed.
 
 /// Policies of one namespace; each is held against each pod of it.

@@ -12,8 +12,8 @@ use crate::sys::sort::sort_by_key;
 
 pub(super) type Chosen<'a> = Vec<(&'a LocalPod, Vec<(&'a Name, &'a Policy)>)>;
 
-/// The pods of this node that policies are for, those of namespaces that ask for little first: it is they who have
-/// their rules when there is not room for all.
+/// Returns the pods of this node that policies select. Namespaces with few rules come first: they get their rules when
+/// the limit does not permit all.
 pub(super) fn in_force<'a>(world: &World<'a>) -> (Chosen<'a>, BTreeMap<Name, String>) {
     let mut namespaces: BTreeMap<&str, Vec<(&Name, &Policy)>> = BTreeMap::new();
     let with_pods: BTreeSet<&str> = world.pods.iter().map(|pod| pod.namespace.as_str()).into_set();

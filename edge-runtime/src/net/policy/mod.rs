@@ -1,9 +1,10 @@
-//! NetworkPolicies on this node: who may send what to its pods, and what they may send, as nft tables of the node's own.
-//! Knows nothing of pods' objects, the store or the link: it is given views and the node's own pods.
+//! NetworkPolicies on this node: which traffic its pods may receive and send, as separate nft tables. Its inputs are
+//! views and the node's own pods; it does not know pod objects, the store or the link.
 //!
-//! One way through: [`view`] is what the bridge tells of a policy, `choose` finds the pods that it is for, [`peers`] whom a peer
-//! means, [`rules`] makes of all that the text of the tables, within [`bounds`], `neighbours` the text of the one that keeps
-//! pods of one bridge from going around them, and [`apply`] runs it. Kubernetes' word is staging/src/k8s.io/api/networking/v1/types.go.
+//! Data flows one way. [`view`] is a policy as the bridge sends it. `choose` finds the pods that it selects. [`peers`]
+//! resolves its peers. [`rules`] writes the text of the tables, within [`bounds`]. `neighbours` writes the table that
+//! keeps pods of one bridge from bypassing them. [`apply`] runs the text. The reference is K8s
+//! staging/src/k8s.io/api/networking/v1/types.go.
 
 pub mod apply;
 mod blocks;

@@ -1,11 +1,11 @@
-//! The table that keeps pods of one bridge from going around the others. Pods are routed: what one sends to another comes
-//! through the node. But a process with the capability NET_RAW, which containers have unless they drop it, can put a frame
-//! for its neighbour on the bridge itself, or give a packet another pod's address. Text only. Pure.
+//! The table that keeps pods of one bridge from bypassing the other tables. Pods are routed: packets between them pass
+//! the node. But a process with the capability NET_RAW, which containers have unless they drop it, can put a frame for
+//! its neighbour on the bridge itself, or forge another pod's address. Text only. Pure.
 //!
-//! What a frame is for is asked when it comes in, not when the bridge sends it on: with br_netfilter a packet for a Service
-//! is translated in between, and goes on as if it had been for the neighbour (Linux net/bridge/br_netfilter_hooks.c,
-//! `br_nf_pre_routing_finish_bridge`). Pods that no policy selects keep what they can do among themselves (multicast, say),
-//! but for others' addresses.
+//! The destination of a frame is checked on input, not when the bridge forwards it. With br_netfilter, a packet for a
+//! Service is translated in between, and continues like one for the neighbour (Linux net/bridge/br_netfilter_hooks.c,
+//! `br_nf_pre_routing_finish_bridge`). Pods that no policy selects keep what they can do among themselves, such as
+//! multicast, except for forged addresses.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -72,7 +72,7 @@ pub(super) fn text(world: &World<'_>, incoming: &BTreeSet<IpAddr>, outgoing: &BT
         set(&format!("owned-{number}"), &format!("ifname . {addr}"), owned);
         set(&format!("pods-{number}"), addr, pods);
     }
-    // Multicast and broadcast reach no isolated pod, and come from none.
+    // Multicast and broadcast do not reach or leave isolated pods.
     let _ = writeln!(
         text,
         "\tchain forward {{\n\t\ttype filter hook forward priority 0; policy accept;\n\

@@ -1,7 +1,7 @@
 //! Pods that a peer selects: pods of this node by the node's own records, pods of other nodes by the bridge's. Pure.
 //!
-//! The bridge's records of this node's own pods are ignored, and so are those of addresses that this node assigns: no
-//! other pod has them here, whatever other nodes report.
+//! Ignores the bridge's records of this node's own pods, and of addresses that this node assigns: only its own pods
+//! have them here, whatever other nodes report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

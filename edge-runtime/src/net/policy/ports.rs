@@ -8,12 +8,12 @@ use crate::net::services::view::{TargetPort, protocol};
 use crate::pod::ports::Protocol;
 use crate::sys::sort::sort;
 
-/// What a rule's ports come to, for a pod.
+/// Resolved ports of a rule, for a pod.
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     /// Ranges of numbers by protocol; `None` means all.
     numbers: BTreeMap<Protocol, Option<Vec<(u16, u16)>>>,
-    /// Those whose number each pod has for itself.
+    /// Named ports, whose number differs between pods.
     pub(super) named: Vec<(String, Protocol)>,
 }
 
@@ -58,7 +58,7 @@ impl Ports {
     }
 }
 
-/// In order, and those that touch or overlap together: `nft` refuses overlaps.
+/// Sorts and merges ranges that touch or overlap: `nft` refuses overlaps.
 fn list(ranges: &[(u16, u16)]) -> String {
     let mut sorted = ranges.to_vec();
     sort(&mut sorted);

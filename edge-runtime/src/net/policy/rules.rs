@@ -1,10 +1,10 @@
-//! The text of the tables: which pods are isolated, and what is let through to them and from them. Nothing runs it here.
+//! The text of the tables: which pods are isolated, and which traffic they may receive and send. Does not execute it.
 //! Pure.
 //!
-//! Two hooks behind each other, for what leaves a pod and for what comes to one: a packet between two pods of this node is
-//! asked for twice, and `accept` ends one hook only. Both see the addresses of pods themselves: after the translation of
-//! Services and host ports on the way in, before masquerading on the way out. A pod's own node goes past them (hooks
-//! output and input), as Kubernetes wants it: the kubelet's probes, and the node's DNS.
+//! One chain for packets from pods, and one after it for packets to pods. A packet between two pods of this node passes
+//! both, and `accept` ends only one of them. Both see the addresses of pods themselves: after the translation of
+//! Services and host ports on input, before masquerading on output. Traffic of the pod's own node bypasses them (hooks
+//! output and input), as Kubernetes requires: the kubelet's probes, and the node's DNS.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -73,7 +73,7 @@ pub fn tables(world: &World<'_>) -> Option<Tables> {
     Some(Tables { script, neighbours, mark, denied })
 }
 
-/// Which policy, which way, and for one that names ports of its pods, which they are.
+/// A policy, a direction, and the resolved named ports, if it has any.
 type Key<'a> = (&'a Name, Way, Option<&'a [(String, Protocol, u16)]>);
 
 /// The table of one family.
@@ -331,7 +331,7 @@ struct Line {
 
 impl Text {
     fn line(&mut self, before: String, set: Option<String>, after: String) -> Result<(), &'static str> {
-        // What a line costs beside its text.
+        // Memory of a line beside its text.
         self.size += before.len() + after.len() + set.as_ref().map_or(0, String::len) + 40;
         if self.size > TEXT_OF_A_POLICY {
             return Err(TOO_LARGE);

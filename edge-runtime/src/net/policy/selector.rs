@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_no_selector() {
+    fn malformed_selector_is_refused() {
         let wrong = [
             json!({"matchLabels": {"a": 1}}),
             json!({"matchFields": []}),

@@ -1,8 +1,8 @@
 //! What the bridge tells of NetworkPolicies: each with its rules, and the addresses of pods of all nodes that its peers
 //! may mean. Shapes only.
 //!
-//! What a peer or a port leaves out in Kubernetes means more than what it says, so here nothing is left out by mistake: an
-//! unknown field makes a policy one that is not understood, and that isolates its pods.
+//! In Kubernetes an omitted field of a peer or a port permits more than a given one. So no field is ignored by mistake:
+//! a policy with an unknown field is not understood, and isolates its pods.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,9 +27,9 @@ const PARTS: usize = 20_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     pub pod_selector: Selector,
-    /// What may come in; none: pods are not isolated that way.
+    /// Permitted ingress; `None`: pods are not isolated for ingress.
     pub ingress: Option<Vec<Rule>>,
-    /// What may go out.
+    /// Permitted egress; `None`: pods are not isolated for egress.
     pub egress: Option<Vec<Rule>>,
     /// Why it lets nothing through, if it is not understood.
     pub unreadable: Option<String>,
@@ -43,7 +43,7 @@ struct Spec {
     egress: Option<Vec<RuleView>>,
 }
 
-/// Lets through what is from one of its peers, or to one, and for one of its ports.
+/// Permits traffic with one of its peers, on one of its ports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
     /// `None` means all.
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_read_and_what_is_not_said_is_not_there() {
+    fn omitted_fields_stay_absent() {
         let peer = json!({"id": "x", "namespaces": ["a"], "podSelector": {"matchLabels": {"a": "b"}}});
         let policy = read(json!({"podSelector": {}, "ingress": [{"ports": [{"port": "http"}], "peers": [peer]}, {}]}));
         let ingress = policy.ingress.unwrap();

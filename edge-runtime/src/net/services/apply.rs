@@ -48,7 +48,7 @@ mod tests {
 
     /// Services with every possible setting, including malformed ones: the kernel accepts them all in one transaction.
     #[test]
-    fn the_kernel_takes_all_that_is_said_of_services() {
+    fn kernel_accepts_all_objects_of_services() {
         if !isolate() {
             return;
         }
@@ -102,7 +102,7 @@ mod tests {
             let change = tables.replace(&wanted);
             smol::block_on(run("nft".into(), change)).unwrap();
             assert!(has("b0", &tables.marks()));
-            // And all of it goes again.
+            // Then all of it is removed again.
             let none = wanted.services.keys().map(|name| (name.clone(), BTreeMap::new())).collect();
             while let Some(change) = tables.change(&none, &BTreeMap::new()) {
                 smol::block_on(run("nft".into(), change)).unwrap();

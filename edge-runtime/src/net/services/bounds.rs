@@ -1,5 +1,5 @@
 //! Bounds of the Services that a node serves: a Service can have any number of ports, endpoints and outside addresses,
-//! which must fill neither the kernel, the daemon nor the DNS helper. Beyond a bound a Service keeps its names and its
+//! which must not fill the kernel, the daemon or the DNS helper. Beyond a bound a Service keeps its names and its
 //! addresses inside the cluster, where connections are refused. Pure.
 
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ const REMEMBERED: usize = 500;
 /// Parts of all Services, see [`Weight`].
 const PARTS: usize = 20_000;
 
-/// What a Service asks of a node.
+/// Resources that a Service needs on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
     ports: usize,
-    /// What each of its ports is told apart by: endpoints, outside addresses, ranges of clients.
+    /// Number of entries per port: endpoints, outside addresses, ranges of clients.
     each: usize,
     /// Endpoints of all ports whose clients are remembered.
     remembered: usize,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_huge_service_is_left_out_alone() {
+    fn only_a_huge_service_is_left_out() {
         let small = weight(2, 3, json!({}));
         assert!(left_out(&vec![small; 1000]).is_empty());
         let huge = [
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_go_first_and_the_reason_says_so() {
+    fn largest_services_are_left_out_first_with_a_reason() {
         let all: Vec<Weight> = [200, 10, 150, 1].map(|ports| weight(ports, 99, json!({}))).to_vec();
         assert_eq!(left_out(&all), [0]);
         let web = ("shop".to_owned(), "web".to_owned());

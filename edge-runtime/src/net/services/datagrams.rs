@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s08_flows_to_endpoints_that_are_gone_are_stale_and_those_of_others_are_not() {
+    fn s08_only_flows_to_removed_endpoints_are_stale() {
         let view = ServiceView::read(&json!({"spec": {"clusterIPs": ["10.96.0.7"], "selector": {"a": "b"},
             "ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}, {"port": 80}]}}))
         .unwrap();

@@ -34,7 +34,7 @@ mod tests {
     use crate::net::namespaces::tests::isolate;
 
     #[test]
-    fn s12_whoever_else_serves_services_is_seen_as_long_as_it_is_there() {
+    fn s12_other_service_proxy_is_detected_while_it_runs() {
         if !isolate() {
             return;
         }

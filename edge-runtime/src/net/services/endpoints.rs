@@ -1,6 +1,6 @@
-//! Which endpoints a Service has, and which of them traffic of this node goes to. Pure.
+//! Chooses the endpoints of a Service, and those of them for traffic of this node. Pure.
 //!
-//! The node knows its own pods better and sooner than the cloud, so the cloud's data about them is ignored, connected
+//! The node knows its own pods earlier and better than the cloud, so it ignores the cloud's data about them, connected
 //! or not. The rules are those of K8s staging/src/k8s.io/endpointslice/utils.go (`podToEndpoint`) and
 //! pkg/proxy/topology.go (`CategorizeEndpoints`).
 
@@ -15,7 +15,7 @@ use crate::sys::sort::sort_by_key;
 
 const DNS_PORT: u16 = 53;
 
-/// What is asked of the node that decides.
+/// Facts about the deciding node.
 #[derive(Clone, Debug, Default)]
 pub struct Here {
     /// Its name in the API.
@@ -44,8 +44,7 @@ impl Here {
         !endpoint.pod || (endpoint.node_name.as_deref() != Some(&*self.node) && self.reach.reaches(ip))
     }
 
-    /// Where the node itself answers what is sent to this port of the Service, whatever endpoints it has: questions to the
-    /// cluster's DNS.
+    /// Returns the node's own address for queries to the cluster's DNS: the node answers them, whatever the endpoints.
     pub fn answers(&self, view: &ServiceView, port: &ServicePort, v6: bool) -> Option<SocketAddr> {
         let asked = view.dns && port.port == DNS_PORT && port.protocol().is_some_and(|with| with != Protocol::Sctp);
         let ip = self.dns.iter().find(|ip| ip.is_ipv6() == v6).filter(|_| asked)?;
@@ -121,7 +120,7 @@ pub fn of_port(
     here: &Here,
 ) -> Vec<Endpoint> {
     let family = |ip: &&IpAddr| ip.is_ipv6() == v6 && is_ordinary(**ip);
-    // What the controller of slices would say of them (K8s staging/src/k8s.io/endpointslice/trafficdist).
+    // Hints as the controller of slices would set them (K8s staging/src/k8s.io/endpointslice/trafficdist).
     let distribution = view.traffic_distribution.as_deref().unwrap_or_default();
     let prefers_node = distribution == "PreferSameNode";
     let prefers_zone = prefers_node || matches!(distribution, "PreferClose" | "PreferSameZone");
@@ -179,12 +178,12 @@ fn hint(named: &[String], own: Option<&String>) -> Option<bool> {
     (!named.is_empty()).then(|| own.is_some_and(|own| named.contains(own)))
 }
 
-/// The endpoints that get traffic: the ready ones, of them those for this node or its zone; without ready ones, the
-/// terminating ones that still serve.
+/// Returns the endpoints that get traffic: the ready ones for this node or its zone; without ready ones, terminating
+/// ones that still serve.
 pub fn usable(all: &[Endpoint], only_local: bool) -> Vec<Endpoint> {
     let here = |endpoint: &&Endpoint| !only_local || endpoint.local;
     let mut ready: Vec<Endpoint> = all.iter().filter(here).filter(|endpoint| endpoint.ready).copied().collect();
-    // Every ready one must have hints, and one of them name us.
+    // Every ready endpoint must have hints, and one of them must name this node.
     let decides = |of: fn(&Endpoint) -> Option<bool>| {
         !only_local && ready.iter().all(|to| of(to).is_some()) && ready.iter().any(|to| of(to) == Some(true))
     };
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_end_serve_until_others_do() {
+    fn terminating_endpoints_serve_until_others_are_ready() {
         let ending = LocalPod { terminating: true, ..pod("a", "10.0.0.2", true) };
         let none = EndpointView::default();
         assert_eq!(find(&view(json!({})), std::slice::from_ref(&ending), &none), ["10.0.0.2:8080"]);
@@ -293,7 +292,7 @@ mod tests {
 
     /// The table of K8s pkg/proxy/topology_test.go, as far as hints go.
     #[test]
-    fn hints_decide_when_every_ready_endpoint_has_them_and_one_is_for_us() {
+    fn hints_count_only_if_complete_and_one_names_this_node() {
         let endpoint = |ip: &str, zones: &[&str], nodes: &[&str], more: serde_json::Value| {
             let mut endpoint = json!({"addresses": [ip], "forZones": zones, "forNodes": nodes});
             endpoint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -339,7 +338,7 @@ mod tests {
         );
         let other = endpoint("192.0.2.8", &["b"], &["n3"], none.clone());
         assert_eq!(of(Some("a"), &[n2.clone(), other]), ["192.0.2.7"], "no node hint is ours: the zone decides");
-        // Those that end serve whatever their hints are.
+        // Terminating endpoints serve whatever their hints are.
         let ending = endpoint("192.0.2.9", &["b"], &[], json!({"notReady": true, "terminating": true}));
         assert_eq!(of(Some("a"), &[ending]), ["192.0.2.9"]);
         // This node's own pods among those of other nodes.
@@ -361,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_that_are_no_pods_here_come_from_slices() {
+    fn endpoints_without_a_local_pod_come_from_slices() {
         let others = EndpointView::read(&json!({"slices": [
             {"ports": [{"port": 6443}], "endpoints": [{"addresses": ["192.0.2.7", "192.0.2.8"]},
                 {"addresses": ["192.0.2.9"], "notReady": true}, {"addresses": ["fd00::1"]}]},

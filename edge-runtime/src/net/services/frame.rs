@@ -1,7 +1,7 @@
 //! The table of a family before any Service is in it: hooks and maps. Text of nft, but nothing runs it here. Pure.
 //!
-//! They are those of K8s pkg/proxy/nftables/proxier.go; the hooks of nat come one after those of host ports, which
-//! therefore win.
+//! They are those of K8s pkg/proxy/nftables/proxier.go. The nat hooks come one after those of host ports, so host ports
+//! have priority.
 
 use std::fmt::Write;
 

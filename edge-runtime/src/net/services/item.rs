@@ -8,21 +8,21 @@ use crate::pod::ports::Protocol;
 /// (`nft_set_lookup_global`, `__nft_set_trans_bind`), and it holds up everything else that uses netlink meanwhile.
 pub const TRANSACTION: usize = 1000;
 
-/// Something in the table: which family's, and what.
+/// An object of the nft table, and its address family.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Item {
     pub v6: bool,
     pub what: What,
 }
 
-/// In the order of their references to each other.
+/// Kind and name of an object, in the order of their references to each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum What {
     /// A set of its own, by name. Its text is its specification.
     Set(Box<str>),
     /// A chain, by name. Its text is its rules, a line each.
     Chain(Box<str>),
-    /// An element of one of the table's sets and maps. Its text is what a map leads to.
+    /// An element of one of the table's sets and maps. Its text is the verdict of the map.
     Element(Element),
 }
 
@@ -34,7 +34,7 @@ pub enum Element {
     /// A destination without endpoints.
     NoEndpoints(IpAddr, Protocol, u16),
     NoNodeEndpoints(Protocol, u16),
-    /// Not everybody may come.
+    /// Only some clients are permitted.
     Firewall(IpAddr, Protocol, u16),
 }
 

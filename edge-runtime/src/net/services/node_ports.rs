@@ -1,4 +1,4 @@
-//! At which of its own addresses the node serves node ports: what kube-proxy calls `--nodeport-addresses` (K8s
+//! The addresses of the node that serve node ports: `--nodeport-addresses` of kube-proxy (K8s
 //! pkg/proxy/util/nodeport_addresses.go). Pure.
 
 use std::net::IpAddr;

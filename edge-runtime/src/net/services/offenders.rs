@@ -13,10 +13,10 @@ use crate::sys::sort::sort_by_key;
 /// Longest that is tried. Those that the kernel has refused by then, alone or with others, are the offenders.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Those of `wanted` that the kernel does not take; `None` if not even nothing can be there.
+/// Returns the Services of `wanted` that the kernel refuses; `None` if it refuses even an empty table.
 ///
-/// Each part is tried without the others, so that no try is a large transaction; the largest Services come first, for they
-/// are the likely ones.
+/// Tries each part without the others, so that each transaction is small. The largest Services come first, because they
+/// are the likely causes.
 pub async fn find(nft: &Path, tables: &Tables, wanted: Wanted) -> Option<Vec<ServiceName>> {
     let end = Instant::now() + PATIENCE;
     if !fits(nft, tables, &Wanted { pods: wanted.pods, ..Wanted::default() }).await {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn s06_whom_the_kernel_refuses_is_found_and_blocks_nobody_else() {
+    fn s06_refused_service_is_found_and_blocks_no_other() {
         if !isolate() {
             return;
         }

@@ -19,7 +19,7 @@ pub struct Outside<'a> {
     link: &'a [SocketAddr],
 }
 
-/// In order of priority: Services without a creation time come last.
+/// Sorted by priority: Services without a creation time come last.
 type Holder<'a> = (bool, &'a str, &'a ServiceName);
 
 impl<'a> Outside<'a> {

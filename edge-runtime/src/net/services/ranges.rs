@@ -13,8 +13,8 @@ const LARGEST: [u8; 2] = [12, 108];
 /// Where addresses are far from each other.
 const MOST: usize = 64;
 
-/// The ranges that hold these addresses, none of which has something of `taken`: addresses of the node, and where other
-/// routes lead.
+/// Returns ranges that contain these addresses but nothing of `taken`: addresses of the node, and targets of other
+/// routes.
 pub fn ranges(ips: impl Iterator<Item = IpAddr>, taken: &[Prefix]) -> BTreeSet<Prefix> {
     let mut found: [BTreeSet<Prefix>; 2] = Default::default();
     for ip in ips {

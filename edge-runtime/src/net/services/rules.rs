@@ -17,7 +17,7 @@ use crate::pod::ports::Protocol;
 /// Longest name of a chain or set that `nft` takes, with room to spare (`NFT_CHAIN_MAXNAMELEN`).
 const NAME_LIMIT: usize = 110;
 
-/// What a Service has in the tables, and the text of each part. Of the families in `families` (`true` for IPv6) alone.
+/// Returns the objects of a Service in the tables, and their text, for `families` (`true` means IPv6).
 pub fn of_service(
     (namespace, name): (&str, &str),
     view: &ServiceView,
@@ -181,7 +181,7 @@ impl Part<'_> {
         name
     }
 
-    /// The chain that remembers whom it has sent to an endpoint, and the set in which it does.
+    /// Adds the chain that stores the clients of an endpoint (session affinity), and its set.
     fn endpoint_chain(&mut self, endpoint: &Endpoint, seconds: u32) -> (String, String) {
         let (ip, protocol) = (family(self.v6), self.protocol);
         let at = format!("{}/{}", endpoint.ip.to_string().replace(':', "."), endpoint.port);
@@ -196,7 +196,7 @@ impl Part<'_> {
         (set, chain)
     }
 
-    /// What comes by an address that leads here from outside.
+    /// Adds the chain for traffic from outside the cluster.
     fn external_chain(&mut self, only_local: bool, cluster: &[Endpoint], local: &[Endpoint]) -> String {
         let name = format!("external-{}", self.name);
         let all = self.service_chain(cluster, false);
@@ -240,8 +240,8 @@ fn hash(parts: &[&str]) -> String {
     digest.as_ref().iter().take(5).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a Service can have the address: none that means something else to the kernel, and none of this node's pods, of
-/// which one is the gateway's, where names are asked for.
+/// Whether a Service can have the address: not one with another meaning in the kernel, and not one of this node's pod
+/// subnets, which include the DNS address.
 fn is_servable(ip: IpAddr, here: &Here) -> bool {
     is_ordinary(ip) && !here.subnets.iter().any(|subnet| subnet.contains(ip))
 }

@@ -1,5 +1,5 @@
-//! What the kernel holds of Services, and the script that takes it from there to what it is to hold: only what has
-//! changed, in one transaction. Pure.
+//! The Services in the kernel, and the script from there to the desired state: only the changes, in one transaction.
+//! Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -32,7 +32,7 @@ pub struct Tables {
     sum: u64,
     /// Empty by now, but a kernel before 6.2 may still hold them for a moment.
     stale: BTreeSet<Item>,
-    /// The kernel has it.
+    /// The tables exist in the kernel.
     there: bool,
 }
 
@@ -121,7 +121,7 @@ impl Tables {
         self.finish(script, steps, None)
     }
 
-    /// What [`Tables::replace`] would say.
+    /// Returns the change of [`Tables::replace`] without recording it.
     pub fn whole(&self, wanted: &Wanted) -> Change {
         self.like().replace(wanted)
     }
@@ -152,7 +152,7 @@ impl Tables {
         (!steps.is_empty()).then(|| self.finish(String::new(), steps, Some(before)))
     }
 
-    /// Deletes what an earlier change has emptied, so much as one transaction takes; none if there is nothing.
+    /// Deletes objects that an earlier change has emptied, as many as fit one transaction; `None` without any.
     pub fn sweep(&mut self) -> Option<Change> {
         let mut script = String::new();
         // Chains first: they name sets.

@@ -15,10 +15,10 @@ pub const PORTS_OF_A_SERVICE: usize = 250;
 /// Kinds of the objects in which they come.
 pub const SERVICE_VIEW: &str = "ServiceView";
 pub const ENDPOINT_VIEW: &str = "EndpointView";
-/// Says of a namespace, or of the cluster if it names none, that all its Services are told.
+/// Kind of an object that marks a namespace, or the cluster if it names none, as complete: all its Services were sent.
 pub const SERVICE_NAMESPACE: &str = "ServiceNamespace";
 
-/// A Service that has addresses or names. What is not said is as in Kubernetes: none, or the default.
+/// A Service with addresses or names. Omitted fields mean the same as in Kubernetes: nothing, or the default.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServiceView {
@@ -121,7 +121,7 @@ pub struct SliceEndpoint {
     pub not_ready: bool,
     pub not_serving: bool,
     pub terminating: bool,
-    /// Hints of whom it is for; none for everybody.
+    /// Zones of its hints; empty for all zones.
     pub for_zones: Vec<String>,
     pub for_nodes: Vec<String>,
 }
@@ -139,7 +139,8 @@ impl ServiceView {
         Ok(view)
     }
 
-    /// What is left of one that is too large for this node: its names, and its addresses inside the cluster.
+    /// Returns the reduced form of a Service that is too large for this node: its names, and its addresses inside the
+    /// cluster.
     pub fn bare(&self) -> Self {
         Self {
             cluster_ips: self.cluster_ips.clone(),
@@ -171,7 +172,7 @@ impl ServiceView {
 }
 
 impl ServicePort {
-    /// `None` for one that no kernel knows.
+    /// `None` for a protocol that kernels do not know.
     pub fn protocol(&self) -> Option<Protocol> {
         protocol(&self.protocol)
     }
@@ -193,7 +194,7 @@ fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<IpAddr>, 
     Ok(value.as_array().into_iter().flatten().filter_map(|ip| ip.as_str()?.parse().ok()).collect())
 }
 
-/// 0 for none, as for what no port is: a slice may have a port of null (K8s discovery/v1, `EndpointPort`).
+/// 0 for null, which is not a port: a slice may have a port of null (K8s discovery/v1, `EndpointPort`).
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     let value = Value::deserialize(deserializer)?;
     Ok(value.as_u64().and_then(|number| number.try_into().ok()).unwrap_or_default())
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_address_or_port_is_left_out_and_the_rest_stays() {
+    fn malformed_addresses_and_ports_are_left_out() {
         let view = EndpointView::read(&json!({"slices": [
             {"ports": [{"name": "any", "port": null}, {"port": 80}], "endpoints": [{"addresses": ["host.example"]},
                 {"addresses": ["192.0.2.1", 7, "192.0.2.256"]}, {"addresses": "192.0.2.2"}]}]}))

@@ -1,5 +1,5 @@
 //! Nodes of one LAN: the pods of each, and the routes by which this node's pods reach them. Pure except [`routes`],
-//! which writes to the kernel. Knows neither pods nor Services nor the link.
+//! which writes to the kernel. Does not know pods, Services or the link.
 //!
 //! Data flows one way: [`view`] is what the bridge vouches for, [`plan`] turns it into routes as far as this node's own
 //! links lead there, [`routes`] makes the kernel hold exactly those.

@@ -1,7 +1,8 @@
 //! Which routes lead to the pods of neighbours, and which subnets this node's own pods are to have. Pure.
 //!
-//! A neighbour is one whose address lies on a link of this node: what is behind a router of the LAN is not. Nothing that a
-//! neighbour is said to have may lead this node's own traffic astray: not its pods', not its links', not another neighbour's.
+//! A neighbour has an address on a link of this node; nodes behind a router of the LAN are not neighbours. Reported
+//! subnets of a neighbour must not divert this node's own traffic: not that of its pods, its links or another
+//! neighbour.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -79,7 +80,7 @@ impl Plan {
     }
 }
 
-/// The subnets that the cluster has given this node's pods; none if it has given none yet.
+/// Pod subnets that the cluster has assigned to this node; empty before that.
 ///
 /// # Errors
 /// They cannot be used: why.
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn no_neighbour_gets_what_is_this_nodes_or_another_ones() {
+    fn subnets_of_other_nodes_are_refused() {
         let at = |name: &str, range: &str| json!({"name": name, "addresses": ["192.168.1.9"], "podCIDRs": [range]});
         let (routes, left_out) = plan(json!([
             at("pods", "10.86.0.128/25"),
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_plan_reaches() {
+    fn plan_reaches_only_neighbours() {
         let nodes = json!([{"name": "a", "addresses": ["192.168.1.6", "10.9.9.9"], "podCIDRs": ["10.86.1.0/24"]}]);
         let (plan, _) = Plan::of("me", &[&view(nodes)], &[], &[link(2, "192.168.1.5", 24)]);
         let reaches = |ip: &str| plan.reaches(ip.parse().unwrap());

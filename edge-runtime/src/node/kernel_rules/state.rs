@@ -1,4 +1,4 @@
-//! What is known of the kernel's rules, and when those that others have deleted may be put back.
+//! State of the kernel's rules, and when to restore rules that other programs have deleted.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::pod::clock::Mono;
 /// Between two repairs: doubled each time that one follows soon, up to the second one.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
-/// Between two looks at other people's firewalls.
+/// Interval of checks of other firewalls.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ impl Repairs {
     }
 }
 
-/// Other people's firewalls: when they are looked at, and what was found.
+/// Chains of other firewalls: when they are checked, and the last result.
 #[derive(Debug, Default)]
 pub(super) struct Others {
     /// Number of the rules at the last look, and when it was.
@@ -63,7 +63,7 @@ impl Others {
         true
     }
 
-    /// Those of what was found that are news.
+    /// Returns the new ones of the found chains.
     pub(super) fn done(&mut self, found: Vec<Blocking>) -> Vec<Blocking> {
         self.running = false;
         let old = std::mem::replace(&mut self.told, found);
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_deletes_for_ever_is_not_answered_for_ever_at_once() {
+    fn repeated_deletions_are_restored_with_a_delay() {
         let at = |second: u64| Mono::default().after(Duration::from_secs(second));
         let mut repairs = Repairs::default();
         assert!(repairs.may(at(0)));

@@ -46,7 +46,7 @@ pub(super) fn turned(took: std::time::Duration) {
 impl Node {
     pub(super) fn asked(&self, asked: Asked) {
         let answer = match asked.what {
-            // The loop is here to say it.
+            // The loop is alive because it answers this.
             What::Live | What::Health => Answer::new(true, "[+]loop ok\n"),
             What::Ready => self.readiness(),
             What::Metrics => self.metrics(),

@@ -1,4 +1,5 @@
-//! The daemon and what it keeps: names of the kubelet and of client_golang where they have one, `sampan_node_` for the rest.
+//! Metrics of the daemon and its state: names of the kubelet and of client_golang where they exist, otherwise
+//! `sampan_node_`.
 
 use std::fs;
 
@@ -134,7 +135,7 @@ fn helpers(text: &mut Text) {
     }
 }
 
-/// The loop, and what the Node object says of the machine.
+/// The loop, and conditions of the Node object.
 fn whole(node: &Node, text: &mut Text) {
     count(text, "sampan_node_loop_turns_total", "Turns of the daemon's loop.", &counters::TURNS);
     count(text, "sampan_node_loop_stalls_total", "Turns of more than a second.", &counters::STALLS);
@@ -180,7 +181,7 @@ fn count(text: &mut Text, name: &'static str, help: &str, counter: &Counter) {
     text.one(name, "counter", help, counter.get());
 }
 
-/// What a process has had written to media, by proc_pid_io(5).
+/// Bytes that a process has caused to be written to media, by proc_pid_io(5).
 fn written(pid: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()

@@ -1,4 +1,4 @@
-//! What the bridge has told of the nodes of this LAN.
+//! Nodes of this LAN, as the bridge sent them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(in crate::node) struct Neighbours {
     /// Views by site: two while the node moves from one to another.
     pub(super) views: BTreeMap<String, SiteView>,
     pub(super) changed: bool,
-    /// What was said last, so that it is said once.
+    /// Last logged messages, so that each is logged once.
     said: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The other processes that a pod's connection waits for: the helper that looks at its volumes, CNI plugins, systemd. What
-//! is asked of each, and what its answer means for the pod.
+//! Other processes that a pod's connection waits for: the helper for its volumes, CNI plugins, systemd. Requests to
+//! each, and the meaning of its answer for the pod.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -108,7 +108,7 @@ impl Node {
         });
     }
 
-    /// What attaches pods, and where it keeps what it did for this one.
+    /// Plugins that attach pods, and the folder with their state for this pod.
     fn plugins(&self, uid: &str) -> (Rc<Plugins>, PathBuf) {
         let teardown = &self.launch.sandboxes.teardown;
         (teardown.plugins.clone(), teardown.attachment_file(uid))

@@ -1,4 +1,4 @@
-//! How far a pod's connection is, and what it hears from other processes.
+//! Progress of a pod's connection, and results of other processes for it.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ pub(in super::super) enum Connecting {
     Looking,
     /// Its host ports are on their way into the kernel.
     Rules(SandboxDone),
-    /// What NetworkPolicies say of it is on its way into the kernel.
+    /// Rules of its NetworkPolicies are being written to the kernel.
     Policies(SandboxDone),
     /// CNI plugins attach it.
     Attaching,

@@ -1,5 +1,5 @@
-//! Which host ports are in the kernel, and which pods wait for theirs. One change at a time, for all pods that wait;
-//! after a refusal for half of them, so that finally one pod is isolated. Pure; knows nothing of nft.
+//! Which host ports are in the kernel, and which pods wait for them. One change at a time, for all pods that wait.
+//! After a refusal it tries half of them, until one pod is isolated. Pure; does not know nft.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,14 +7,14 @@ use crate::pod::ports::{Forward, Protocol};
 
 #[derive(Debug, Default)]
 pub(in super::super) struct HostPorts {
-    /// A set of rules of this daemon is in the kernel: before that no pod is connected.
+    /// Rules of this daemon are in the kernel. Before that no pod is connected.
     guarded: bool,
     /// Forwards by pod uid; no empty lists.
     held: BTreeMap<String, Vec<Forward>>,
     waiting: VecDeque<(String, Vec<Forward>)>,
-    /// Pods that the next change is for at most.
+    /// Maximum number of pods in the next change.
     limit: Option<usize>,
-    /// Everything must be written again: something else in the rules has changed.
+    /// All rules must be written again: something else in them has changed.
     again: bool,
     running: Option<Change>,
 }
@@ -27,7 +27,7 @@ enum Change {
 }
 
 impl HostPorts {
-    /// What is in the kernel already.
+    /// Records forwards that are already in the kernel.
     pub(in super::super) fn hold(&mut self, uid: &str, forwards: Vec<Forward>) {
         if forwards.is_empty() {
             self.held.remove(uid);
@@ -112,7 +112,7 @@ impl HostPorts {
         let mut pods = Vec::new();
         match self.running.take() {
             None => return pods,
-            // One of them may be the reason: it keeps no other from its ports.
+            // One of them may be the cause: the others must still get their ports.
             Some(Change::Pods(refused)) if !applied && refused.len() > 1 => {
                 self.limit = Some(refused.len().div_ceil(2));
                 for (uid, forwards) in refused.into_iter().rev() {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn one_refused_pod_among_many_is_found() {
+    fn refused_pod_among_many_is_found() {
         let (mut ports, mut runs) = (HostPorts::default(), 0);
         (1..=50).for_each(|n| ports.want(&format!("pod-{n}"), vec![forward(n)]));
         let mut refused = Vec::new();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_order_replaces_one_that_has_not_begun() {
+    fn newer_forwards_replace_waiting_ones() {
         let mut ports = HostPorts::default();
         ports.want("a", vec![forward(1)]);
         ports.want("a", vec![forward(2)]);

@@ -125,7 +125,7 @@ impl Node {
 
     /// Undoes [`Node::prepare_sandbox`] permanently: answers at once, or with `None` and later.
     pub(super) fn disconnect(&mut self, uid: &str) -> Option<PodEvent> {
-        // The rules of a pod that is still being connected come first; their answer comes back here.
+        // The rules of a pod that is being connected come first; their result returns here.
         if self.connecting.contains_key(uid) {
             return None;
         }
@@ -213,7 +213,7 @@ impl Node {
         failed(failure)
     }
 
-    /// At start: the rules of all pods whose sandbox is still there. New pods wait for them.
+    /// Writes the rules of all pods whose sandbox exists, at the start. New pods wait for them.
     pub(super) fn rules_at_start(&mut self) {
         for (uid, entry) in self.cx.pods.iter() {
             let ready = matches!(entry.record.sandbox.state, SandboxState::Ready { .. });

@@ -1,8 +1,8 @@
-//! What the helper for an order says.
+//! Message of the helper for an order.
 
 use serde_json::Value;
 
-/// What a helper said.
+/// A message of a helper.
 pub(in crate::node) struct Heard {
     /// Number of the helper.
     pub(super) number: u64,

@@ -1,10 +1,10 @@
-//! What a run of `nft` says of itself.
+//! Result of a run of `nft`.
 
-/// What came of it.
+/// Kind of the run, and its result.
 pub(in crate::node) enum Done {
-    /// At the start: whether the kernel holds the desired state.
+    /// Whether the kernel holds the desired state; at the start.
     Looked(bool),
-    /// And why neighbours may go around the rules, if so.
+    /// Why neighbours can bypass the rules, if they can.
     Replaced(Result<Option<String>, String>),
     Cleared(Result<(), String>),
 }

@@ -25,7 +25,7 @@ use crate::pod::clock::Mono;
 use crate::pod::spec::{host_network, with_kinds};
 use crate::store::{Store, StoreError};
 
-/// Between two changes of the kernel's rules: what comes meanwhile goes together.
+/// Pause between two changes of the kernel's rules; changes meanwhile are combined.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Pause after a change, as a multiple of its time: a great many rules take this share of the board at most...
 const SHARE: u32 = 10;
@@ -36,7 +36,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 /// Number of attempts to delete tables that may not exist: a node without policies may lack `nft`.
 const CLEAR_AT_MOST: u32 = 5;
-/// Policies in force that are told as not understood; of more the last are in the log alone.
+/// Maximum number of policies that are reported as not understood; further ones are only logged.
 const TOLD_AT_MOST: usize = 100;
 
 /// Pods that wait no longer, and why that is for nothing, if so.
@@ -50,18 +50,18 @@ pub(in crate::node) struct Policies {
     pods: BTreeMap<String, LocalPod>,
     /// Pods that are being connected, and their addresses.
     pub(super) coming: BTreeMap<String, Vec<IpAddr>>,
-    /// Those of them that wait for an answer.
+    /// Pods of these that wait for an answer.
     waiting: BTreeSet<String>,
     dirty: bool,
     /// What the kernel holds, for all that is known.
     held: Held,
-    /// What it will hold when the run of `nft` has ended, since when that runs, and the pods that wait for it.
+    /// The state after the running `nft`, when that began, and the pods that wait for it.
     running: Option<(Held, Mono, BTreeSet<String>)>,
     /// When the next change may begin: the first while a pod waits for it, else the second.
     not_before: Option<(Mono, Mono)>,
     failures: u32,
     trouble: String,
-    /// What was said of policies that are not understood.
+    /// Logged problems of policies that are not understood.
     told: BTreeMap<Name, String>,
     neighbours_told: bool,
 }
@@ -70,7 +70,7 @@ pub(in crate::node) struct Policies {
 enum Held {
     /// This daemon has just started.
     Unknown,
-    /// Not what it should.
+    /// Another state than the desired one.
     Other,
     Nothing,
     Tables(String),
@@ -177,7 +177,7 @@ impl Policies {
         })
     }
 
-    /// Whether the pod, which is about to be connected with these addresses, has to wait for the kernel. The answer comes as
+    /// Whether the pod, which is about to be connected with these addresses, must wait for the kernel. The answer is
     /// [`Answer::Policies`].
     pub(in crate::node) fn holds_back(&mut self, uid: &str, ips: &[IpAddr]) -> bool {
         if self.policies.is_empty() || ips.is_empty() {
@@ -189,7 +189,7 @@ impl Policies {
         true
     }
 
-    /// A chain whose existence shows that the kernel holds the desired state; `None` if there should be no tables, or
+    /// A chain whose existence shows that the kernel holds the desired state; `None` if tables should not exist, or
     /// during a change.
     pub(in crate::node) fn mark(&self) -> Option<&str> {
         match &self.held {
@@ -218,7 +218,7 @@ impl Policies {
             if self.failures == 0 {
                 return nobody;
             }
-            // A pod asks again by its own back-off; it must not hold one that is to end.
+            // A pod retries with its own back-off, so that it does not delay the end of a deleted pod.
             return Ok((std::mem::take(&mut self.waiting), Err(self.trouble.clone())));
         }
         self.dirty = false;
@@ -255,7 +255,7 @@ impl Policies {
     }
 
     fn wanted(&mut self, cx: &Context, launch: &Launch) -> Option<Tables> {
-        // What has become of a pod that was being connected is in its record by now.
+        // The record of a pod that was being connected has its result by now.
         self.coming.retain(|uid, _| cx.pods.get(uid).is_some_and(|entry| !entry.sandbox_ready()));
         if self.policies.is_empty() {
             self.pods.clear();
@@ -294,7 +294,7 @@ impl Policies {
         self.not_before = Some((after(SHARE_WHILE_WAITED_FOR), after(SHARE)));
     }
 
-    /// What came of the last step: the pods that waited for it, and what they are told.
+    /// Processes the result of the last step: the waiting pods, and their answers.
     pub(super) fn applied(&mut self, cx: &mut Context, done: Done) -> Result<Answered, StoreError> {
         let Some((held, since, waited)) = self.running.take() else { return Ok((BTreeSet::new(), Ok(()))) };
         let now = cx.mono();
@@ -304,7 +304,7 @@ impl Policies {
                 self.held = held;
                 Ok(())
             }
-            // Also after a look at what was there: then it is gone.
+            // Also after a check: then the tables are missing.
             Done::Looked(false) => {
                 (self.held, self.not_before, self.dirty) = (Held::Other, None, true);
                 self.waiting.extend(waited);
@@ -374,7 +374,7 @@ impl Policies {
     }
 }
 
-/// The bridge's hardware address as it is: one that was made for another subnet keeps its own.
+/// The present hardware address of the bridge: a bridge that was made for another subnet keeps its own.
 fn bridge_mac(bridge: &str) -> Option<[u8; 6]> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{bridge}/address")).ok()?;
     let bytes: Vec<u8> =

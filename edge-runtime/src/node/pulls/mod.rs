@@ -26,8 +26,8 @@ use crate::pod::step::EventDraft;
 use crate::sys::time::within;
 use queue::{Job, Queue, Stage};
 
-/// What a registry has to answer about an image that is here, from the moment it was asked for: with twenty such pods
-/// and no way out a board is up three seconds later, not minutes.
+/// Timeout of a registry's answer about a local image, from the request on. With twenty such pods and no network, a
+/// board is up three seconds later, not minutes.
 const CHECK: Duration = Duration::from_secs(3);
 /// Registries asked at once: each time it is a process.
 const MOST_CHECKS: usize = 8;
@@ -110,7 +110,7 @@ impl Pulls {
                     }),
                     None => fetch.await,
                     Some(None) => closed(),
-                    // Stopped in the middle, the next pull goes on where this one ended.
+                    // After an interruption the next pull resumes this one.
                     Some(Some(left)) => within(left, fetch).await.unwrap_or_else(closed),
                 };
                 News::Pulled { job: number, result }
@@ -119,7 +119,7 @@ impl Pulls {
         }
     }
 
-    /// Asks beside all downloads whether the image that is here is still the one that the registry has.
+    /// Asks the registry, in parallel to downloads, whether the local image is still the current one.
     fn begin_check(&mut self, cx: &Context, number: u64) {
         let now = cx.clock.now();
         let Some(job) = self.queue.get(number) else { return };

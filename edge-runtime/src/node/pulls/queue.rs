@@ -10,13 +10,13 @@ use crate::pod::clock::Mono;
 const SILENT: Duration = Duration::from_secs(60);
 /// Silent registries that are remembered; more than a node's images come from.
 const MOST_SILENT: usize = 64;
-/// One pull at a time (the kubelet's `serializeImagePulls`). But one that takes longer than this, as a registry that sends
-/// drop by drop makes it, holds up none of other registries.
+/// One pull runs at a time (the kubelet's `serializeImagePulls`). But a pull that takes longer than this, as from a
+/// very slow registry, does not delay those of other registries.
 const LONG: Duration = Duration::from_secs(120);
 /// Pulls at once, whatever they take: each is a process.
 const MOST: usize = 4;
 
-/// What is being done for a job.
+/// Running work of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The registry is asked whether the image that is here is still the right one.

@@ -6,7 +6,7 @@ use crate::image::access::{PodLogin, secret_key};
 use crate::node::context::Context;
 use crate::store::secrets::is_withheld;
 
-/// What a pod has to show to registries.
+/// Logins of a pod for registries.
 #[derive(Default)]
 pub(in crate::node) struct PullSecrets {
     pub(in crate::node) found: Vec<PodLogin>,

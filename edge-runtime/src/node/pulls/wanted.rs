@@ -1,4 +1,4 @@
-//! Whether an image has to be pulled at all: one that a pod asks for, or one that the administrator wants on the node before.
+//! Decides whether an image must be pulled: for a pod, or as a prepull of the administrator.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! What the store may not know, until a complete list has come. Ends nothing.
+//! Gaps of the store, until a complete list has arrived. Ends nothing.
 
 use std::collections::BTreeMap;
 
 use sampan_monitor::protocol::ContainerState;
 
-/// What is not known for sure.
+/// Pods and objects that are uncertain.
 #[derive(Default)]
 pub(in crate::node) struct Recovery {
     /// Rows of the store may be missing.

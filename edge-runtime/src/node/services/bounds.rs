@@ -1,4 +1,4 @@
-//! Services that are too large for this node: which they are, what is left of them, and who is told.
+//! Services that are too large for this node: finds them, reduces them, and reports them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::net::services::{EndpointView, ServiceView};
 use crate::node::context::Context;
 use crate::store::StoreError;
 
-/// Endpoints of a Service of which none are told.
+/// Endpoints of a Service without slices.
 static NONE: EndpointView = EndpointView { slices: Vec::new() };
 /// Services of which one look tells with events; of more the last are in the log alone.
 const TOLD_AT_MOST: usize = 20;
@@ -24,7 +24,7 @@ impl Services {
         let other = |name: &&ServiceName| old.contains_key(*name) != self.beyond.contains_key(*name);
         let changed: Vec<ServiceName> = old.keys().chain(self.beyond.keys()).filter(other).cloned().collect();
         for name in &changed {
-            // Who has an outside address may depend on it.
+            // The owner of an outside address may depend on it.
             let outside = self.views.get(name).into_iter().flat_map(ServiceView::outside).copied().collect();
             self.look_at_outside(&outside);
         }

@@ -1,10 +1,10 @@
-//! What a run of `nft` says of itself.
+//! Result of a run of `nft`.
 
 use crate::net::services::table::ServiceName;
 
-/// What came of it.
+/// Kind of the run, and its result.
 pub(in crate::node) enum Done {
-    /// At the start: whether the kernel holds the desired state.
+    /// Whether the kernel holds the desired state; at the start.
     Looked(bool),
     Changed(Result<(), String>),
     /// The Services because of which the kernel refuses; `None` if unknown.

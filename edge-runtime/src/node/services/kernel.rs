@@ -1,4 +1,4 @@
-//! When the kernel is told of changes: one run of `nft` at a time, what comes meanwhile in the next.
+//! When changes are written to the kernel: one run of `nft` at a time; the next one has all changes meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::node::sources::News;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
 
-/// Between two changes of the kernel's rules: what comes meanwhile goes together.
+/// Pause between two changes of the kernel's rules; changes meanwhile are combined.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Rules that were emptied are deleted then: kernels before 6.2 hold them for a moment.
 const SWEEP_AFTER: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ impl Services {
             return Ok(());
         }
         if launch.sandboxes.teardown.network.settings().subnets.is_empty() {
-            // The cluster has not assigned subnets yet, so there is no pod to serve.
+            // The cluster has not assigned subnets yet, so no pod needs rules.
             return Ok(());
         }
         let now = cx.mono();
@@ -99,7 +99,7 @@ impl Services {
                 self.run(cx, async move { Done::Isolated(offenders::find(&nft, &tables, wanted).await) });
             }
             Phase::Whole | Phase::Known => {
-                // The rest follows, so much as one transaction takes at a time.
+                // The others follow, one transaction at a time.
                 self.dirty = self.views.keys().cloned().collect();
                 let wanted = Wanted { services: self.portion(), pods: self.onlink.clone() };
                 let change = self.tables.replace(&wanted);
@@ -134,8 +134,8 @@ impl Services {
         self.running
     }
 
-    /// Chains whose existence shows that the kernel holds the desired state, `true` for IPv6; none if there should be
-    /// no tables.
+    /// Chains whose existence shows that the kernel holds the desired state, `true` for IPv6; empty if tables should
+    /// not exist.
     pub(in crate::node) fn marks(&self) -> Vec<(bool, String)> {
         let there = self.phase == Phase::Known && self.tables.is_there();
         if there {

@@ -10,7 +10,7 @@ use crate::pod::clock::Mono;
 /// Until one is tried again: doubled each time, up to the second one.
 const PAUSE: Duration = Duration::from_secs(60);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(3600);
-/// Until one that has changed is tried again.
+/// Delay before a changed Service is tried again.
 const CHANGED: Duration = Duration::from_secs(10);
 /// Named in one event.
 const NAMED: usize = 5;
@@ -46,7 +46,7 @@ impl LeftOut {
         self.0.get(name).is_some_and(|entry| entry.out)
     }
 
-    /// It is not what it was; or it is gone.
+    /// The Service has changed, or is gone.
     pub(super) fn changed(&mut self, name: &ServiceName, gone: bool) {
         if gone {
             self.0.remove(name);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_refused_is_tried_again_ever_less_often_and_soon_when_it_changes() {
+    fn refused_service_backs_off_until_it_changes() {
         let name = ("shop".to_owned(), "web".to_owned());
         let at = |second: u64| Mono::default().after(Duration::from_secs(second));
         let mut left = LeftOut::default();

@@ -48,16 +48,16 @@ pub(super) struct Services {
     others: BTreeMap<ServiceName, EndpointView>,
     /// Pods of this node by uid.
     pods: BTreeMap<String, LocalPod>,
-    /// Addresses of the pods behind Services, and whether they reach their neighbours without the node, as all did that
-    /// older builds connected.
+    /// Addresses of the pods behind Services, and whether these reach their neighbours without the node, like pods that
+    /// an older build connected.
     onlink: BTreeMap<IpAddr, bool>,
     dirty: BTreeSet<ServiceName>,
     pods_changed: bool,
-    /// Namespaces all of whose Services are told; an empty name stands for all there are.
+    /// Namespaces whose Services are complete; an empty name means all namespaces.
     followed: BTreeSet<String>,
-    /// What names lead to is not what it was.
+    /// The records of some names have changed.
     names_changed: bool,
-    /// Services that the DNS helper is to be told of.
+    /// Services to send to the DNS helper.
     untold: Untold,
     phase: Phase,
     running: bool,
@@ -74,7 +74,7 @@ pub(super) struct Services {
     /// Where the node's link leads, for all that is known.
     link: Vec<SocketAddr>,
     flows: Flows,
-    /// It was told that this kernel does not translate SCTP.
+    /// The missing SCTP support of this kernel was reported.
     sctp_told: bool,
 }
 
@@ -210,11 +210,11 @@ impl Services {
         let both = [old, now.as_ref()];
         let services: BTreeSet<ServiceName> =
             both.into_iter().flatten().flat_map(|pod| services_of(&self.views, pod)).cloned().into_set();
-        // Of other pods names know the addresses alone.
+        // Names of other pods depend only on their addresses.
         let [was, is] = both.map(|pod| pod.map(|pod| (&pod.namespace, &pod.ips)));
         let is_endpoint = !services.is_empty();
         self.names_changed |= is_endpoint || was != is;
-        // A Service that the pod names as its subdomain names the pod, too, whoever its endpoints are told by.
+        // The Service of the pod's subdomain has a name for the pod, too, even if its endpoints come from the bridge.
         let subdomains =
             both.into_iter().flatten().filter_map(|pod| Some((pod.namespace.clone(), pod.subdomain.clone()?)));
         let subdomains = subdomains.filter(|name| self.views.contains_key(name));

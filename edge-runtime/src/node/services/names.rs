@@ -1,4 +1,4 @@
-//! What the DNS helper is told of Services and pods.
+//! Data of Services and pods for the DNS helper.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,10 +11,10 @@ use crate::net::services::table::ServiceName;
 use crate::net::services::{LocalPod, ServiceView};
 use crate::node::context::Context;
 
-/// Services that are told one by one; of more all are.
+/// Maximum number of Services in a message of changes; beyond it all are sent.
 const MOST: usize = 512;
 
-/// Services that the DNS helper has not been told as they are now.
+/// Services whose present state the DNS helper does not have.
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum Untold {
     #[default]
@@ -33,7 +33,7 @@ impl Untold {
 }
 
 impl Services {
-    /// From now on questions for names are answered by this node, at these addresses: those to the cluster's DNS, too.
+    /// This node answers DNS queries from now on, at these addresses and at those of the cluster's DNS.
     pub(in crate::node) fn answer_names_at(&mut self, listen: &[IpAddr]) {
         self.names_changed = true;
         if self.here.dns != listen {
@@ -43,7 +43,7 @@ impl Services {
         }
     }
 
-    /// What is told of names beside Services has changed.
+    /// Data for the DNS helper beside Services has changed.
     pub(in crate::node) fn names_changed(&mut self) {
         self.names_changed = true;
     }
@@ -63,7 +63,7 @@ impl Services {
         self.names_changed
     }
 
-    /// The cluster as names see it, from now on told. `parts`: only the Services that have changed, where that is known.
+    /// Returns the cluster for the DNS helper, and marks it as sent. `parts`: only changed Services, if they are known.
     pub(in crate::node) fn cluster(&mut self, cx: &Context, launch: &Launch, parts: bool) -> Cluster {
         if !parts || self.untold == Untold::All {
             self.untold = Untold::All;
@@ -98,7 +98,7 @@ impl Services {
         }
     }
 
-    /// Services to tell of, and those that are no more; `None` where all are told.
+    /// Changed Services, and deleted ones; `None` if all are sent.
     pub(super) fn take_untold(&mut self) -> (Vec<ServiceName>, Option<Vec<ServiceName>>) {
         match std::mem::replace(&mut self.untold, Untold::Of(BTreeSet::new())) {
             Untold::All => (self.views.keys().cloned().collect(), None),

@@ -1,4 +1,4 @@
-//! What came of a run of `nft`: what the kernel is to forget then, what is told, and when it is tried again.
+//! Result of a run of `nft`: flows to delete, messages, and the time of a retry.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const RETRY_AT_MOST: Duration = Duration::from_secs(60);
 const SCTP: &str = "/proc/sys/net/netfilter/nf_conntrack_sctp_timeout_established";
 
 impl Services {
-    /// What came of the last step.
+    /// Processes the result of the last step.
     pub(in crate::node) fn applied(&mut self, cx: &mut Context, done: Done) -> Result<(), StoreError> {
         self.running = false;
         match done {

@@ -6,12 +6,12 @@ use crate::launch::Launch;
 use crate::net::netlink::Socket;
 use crate::net::services::routes;
 
-/// What is known of the routes.
+/// State of the routes.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     /// Whether, as far as known, the kernel has no route of ours and should have none.
     none: bool,
-    /// The kernel has refused: told once.
+    /// The kernel has refused; reported once.
     refused: bool,
 }
 

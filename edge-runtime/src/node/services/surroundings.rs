@@ -1,4 +1,5 @@
-//! What Services depend on beside views and pods: the node's addresses, what of others it reaches, who else serves them.
+//! Inputs of Services beside views and pods: the node's addresses, its reachable neighbours, and other programs that
+//! serve Services.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -55,7 +56,7 @@ impl Services {
         self.elsewhere.as_deref()
     }
 
-    /// Sets the other program that serves Services on this machine, or none; returns whether it has changed.
+    /// Sets the other program that serves Services on this machine, if any; returns whether it has changed.
     pub(in crate::node) fn set_elsewhere(&mut self, elsewhere: Option<String>) -> bool {
         if elsewhere == self.elsewhere {
             return false;
@@ -65,7 +66,7 @@ impl Services {
             None => log::info!("nobody else serves Services on this machine any more"),
         }
         self.elsewhere = elsewhere;
-        // What is there then is not known: the first daemon of the machine may have been another one.
+        // The state of the kernel is then unknown: the first daemon of the machine may have been another one.
         self.lost();
         true
     }
@@ -75,7 +76,7 @@ impl Services {
         self.views.values().flat_map(ServiceView::ips).into_set()
     }
 
-    /// Removes outside addresses that the Service may not have. Any Service can claim one (CVE-2020-8554), but not
+    /// Removes outside addresses that the Service must not have. Any Service can claim one (CVE-2020-8554), but not
     /// those of Services inside the cluster, or those at which the node itself answers its pods.
     pub(super) fn without_what_is_others(&self, view: &ServiceView) -> ServiceView {
         let mut view = view.clone();

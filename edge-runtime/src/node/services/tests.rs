@@ -17,7 +17,7 @@ fn services() -> Services {
     services
 }
 
-/// What has changed so far is told.
+/// Takes all changes so far.
 fn forget(services: &mut Services) {
     services.dirty.clear();
     services.names_changed = false;
@@ -43,7 +43,7 @@ fn pod_of_no_service_changes_addresses_of_none() {
 }
 
 #[test]
-fn dns_helper_is_told_of_changed_services_alone() {
+fn dns_helper_gets_only_changed_services() {
     let mut services = services();
     let [web, db] = ["web", "db"].map(|name| ("shop".to_owned(), name.to_owned()));
     assert_eq!(services.take_untold(), (Vec::new(), Some(Vec::new())));
@@ -58,7 +58,7 @@ fn dns_helper_is_told_of_changed_services_alone() {
 }
 
 #[test]
-fn all_services_are_told_at_first_and_after_many_changes() {
+fn dns_helper_gets_all_services_first_and_after_many_changes() {
     let mut services = services();
     let many = (0..1000).map(|number| ("shop".to_owned(), number.to_string()));
     services.untold.add(many);

@@ -163,7 +163,7 @@ fn tell(store: &mut Store, log: &EventLog, node_name: &str, notes: &[Note], cloc
     for (warning, reason, message) in notes {
         log.add(&about_node(node_name, *warning, reason, message, &now));
     }
-    // What a killed predecessor has left to be told.
+    // Reports that a killed daemon left.
     store.sync()
 }
 

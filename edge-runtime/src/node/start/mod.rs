@@ -76,7 +76,7 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
     let _lock = lock(paths)?;
     // Where earlier versions kept exit records.
     let _ = std::fs::remove_dir_all(paths.state().join("exits"));
-    // Of a shutdown that did not come about.
+    // Mark of a shutdown that was cancelled.
     let _ = std::fs::remove_file(paths.run().join(super::shutdown::MARK));
     let tasks = Tasks::default();
     // Not smol's own: with it both threads would take turns at waiting for news, ten wake-ups each time.
@@ -113,8 +113,8 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
     }))
 }
 
-/// A device has `/run` on a tmpfs already. Elsewhere (`--root` on a disk) one is mounted, so that bundles and
-/// sockets wear no flash, and a reboot forgets them as it forgets the processes.
+/// A device has `/run` on a tmpfs already. Otherwise (`--root` on a disk) one is mounted, so that bundles and sockets
+/// do not wear flash, and end at a reboot like their processes.
 fn run_on_tmpfs(paths: &Paths) -> Result<(), StartError> {
     use nix::mount::{MsFlags, mount};
     use nix::sys::statfs::{TMPFS_MAGIC, statfs};
@@ -182,7 +182,7 @@ fn watch_manifests(tasks: &Tasks, senders: &Senders, paths: &Paths) -> Result<()
 }
 
 impl Node {
-    /// Every pod the store knows, running or wanted. What the monitor says comes next and settles which is which.
+    /// Loads every pod of the store, running or wanted. The monitor's list then decides which ones run.
     fn load_pods(&mut self) -> Result<(), StoreError> {
         let restored = intake::restore(&self.cx.store)?;
         restored.lost.iter().for_each(|lost| log::error!("{lost}"));

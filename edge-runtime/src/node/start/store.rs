@@ -1,5 +1,4 @@
-//! Opening the store: on a disk that takes nothing in memory, and what a damaged one, a power cut or a boot means for what
-//! is in it.
+//! Opens the store: in memory if the disk cannot be written. Handles damage, a power cut and a boot.
 
 use super::STORE_IN_MEMORY;
 use crate::image::layers::Layers;
@@ -34,7 +33,7 @@ pub(super) fn open(paths: &Paths, node_name: &str, boot_id: &str) -> Result<(Sto
     Ok((store, notes))
 }
 
-/// The store on disk, or, on a disk that takes nothing, what can be read of it in memory.
+/// Opens the store on disk. If the disk cannot be written, loads its readable part into memory.
 fn open_or_remember(paths: &Paths) -> Result<Opened, StoreError> {
     let path = paths.store();
     let why = match std::env::var_os(STORE_IN_MEMORY) {
@@ -48,8 +47,8 @@ fn open_or_remember(paths: &Paths) -> Result<Opened, StoreError> {
     Ok(Opened { store: Store::remember(&path)?, quarantined: None })
 }
 
-/// A power cut may have taken part of a layer: what is damaged is forgotten, so that it is pulled again. And what a lost
-/// store knew of images stands beside their layers.
+/// A power cut may have removed part of a layer: damaged images are deleted, so that they are pulled again. And images
+/// that a lost store knew are restored from the records beside their layers.
 fn settle_images(store: &mut Store, paths: &Paths) {
     match settle(store, &Layers::new(paths)) {
         Ok(settled) => {
@@ -64,7 +63,7 @@ fn settle_images(store: &mut Store, paths: &Paths) {
     }
 }
 
-/// After a boot nothing of what was told before holds any more.
+/// After a boot earlier reports are not valid any more.
 fn take_boot(store: &mut Store, node_name: &str, boot_id: &str) -> Result<Option<Note>, StoreError> {
     let before = store.fact(Fact::BootId)?;
     if before.as_deref() == Some(boot_id) {

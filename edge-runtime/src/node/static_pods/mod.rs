@@ -19,7 +19,7 @@ use manifests::{Found, Listing};
 /// The kubelet's `fileCheckFrequency`.
 const PERIOD: Duration = Duration::from_secs(20);
 
-/// What was last said of the manifests.
+/// Last logged problems of the manifests.
 #[derive(Default)]
 pub(super) struct StaticPods {
     next: Option<Mono>,
@@ -27,13 +27,13 @@ pub(super) struct StaticPods {
     trouble: String,
     /// Errors of files, by name.
     refused: BTreeMap<String, String>,
-    /// Pods whose mirror the bridge was asked to make since the link came up.
+    /// Pods whose mirror was requested from the bridge since the link came up.
     mirrors_asked: BTreeSet<String>,
 }
 
 impl StaticPods {
-    /// Reads the folder: ends the pods that it does not have any more, and gives those that may have to begin. What
-    /// cannot be read keeps what runs.
+    /// Reads the folder: ends pods whose manifest is gone, and returns pods that may have to start. An unreadable
+    /// manifest keeps its running pod.
     pub(super) fn scan(&mut self, cx: &mut Context) -> Result<Vec<Pod>, StoreError> {
         self.next = Some(cx.mono().after(PERIOD));
         let folder = cx.paths.static_pods();
@@ -52,7 +52,7 @@ impl StaticPods {
         self.trouble.clear();
         let (wanted, unclear) = self.parse_manifests(cx, &listing);
         end_unwanted(cx, &wanted, &unclear, &before);
-        // A file that cannot be told to be another's has the pod that it had.
+        // A file with an unclear owner keeps its earlier pod.
         let kept = before.pods.iter().filter(|(file, _)| unclear.contains(file));
         let mut found = Found { folder: listing.folder, pods: kept.map(|(f, u)| (f.clone(), u.clone())).collect() };
         found

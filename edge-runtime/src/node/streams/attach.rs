@@ -1,4 +1,4 @@
-//! The standard streams of a container's own process: what it writes from now on, and what it reads.
+//! The standard streams of a container's own process: its output from now on, and its input.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use sampan_monitor::logs::cri::Stream;
 const AGAIN: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What is asked for, as far as the container has it.
+/// The requested streams that the container has.
 struct Session {
     paths: Paths,
     monitor: MonitorClient,
@@ -103,7 +103,7 @@ async fn show(to: &Outgoing, session: &Session, attachment: &mut Attachment) -> 
     }
 }
 
-/// Moves what comes to the container, until nothing more will come, which ends the session.
+/// Passes received input to the container. Ends the session when no more input can arrive.
 async fn feed(from: &mut Incoming, session: &Session) -> Result<Value, Over> {
     let open = session.stdin && !session.terminal;
     let mut pipe = open.then(|| attach::open_stdin(&session.paths.bundle(&session.id)).ok()).flatten();

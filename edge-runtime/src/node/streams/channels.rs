@@ -104,12 +104,12 @@ impl Outgoing {
     }
 }
 
-/// Gives a process what came for it, as long as it reads.
+/// Writes received input to a process, until the process does not read any more.
 pub(super) async fn write(pipe: &mut Option<Async<File>>, data: &[u8]) {
     if let Some(file) = pipe
         && file.write_all(data).await.is_err()
     {
-        // It reads no more, which is its right.
+        // The process does not read any more, which is not an error.
         *pipe = None;
     }
 }

@@ -1,5 +1,5 @@
-//! A volume that was provisioned here and is to go. No pod has it any more, as far as the cluster knows; a container that
-//! still runs keeps writing into what has no name.
+//! Deletes a provisioned volume of this node. As far as the cluster knows, no pod uses it; a container that still runs
+//! continues to write into the unlinked files.
 
 use edge_protocol::message::StreamRequest;
 

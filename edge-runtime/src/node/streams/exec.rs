@@ -72,7 +72,7 @@ async fn status(to: &Outgoing, ended: Result<i32, ExecError>) -> Result<Value, O
         Err(ExecError::NotStarted(message)) => {
             let text = format!("OCI runtime exec failed: {message}");
             match outcome::shell_code(&message) {
-                // As Docker has taught everybody, so that scripts can tell it by the code.
+                // The exit codes of Docker, which scripts expect.
                 Some(code) => {
                     to.send(STDERR, format!("{text}: unknown\r\n").as_bytes()).await?;
                     outcome::exited(code)

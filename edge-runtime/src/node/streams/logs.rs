@@ -1,4 +1,4 @@
-//! What a container has written, read from its log files.
+//! Output of a container, read from its log files.
 
 use std::path::PathBuf;
 
@@ -102,7 +102,7 @@ fn readable_attempt(record: &ContainerRecord, previous: bool) -> Option<u32> {
     }
 }
 
-/// Why a container waits, as its status was told; in the kubelet's words for the usual reasons.
+/// Why a container waits, by its reported status; in the kubelet's words for the usual reasons.
 fn waiting_for(status: &Value, container: &str) -> String {
     let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut all = lists.iter().filter_map(|list| status[list].as_array()).flatten();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_of_the_attempt_that_people_mean() {
+    fn log_of_the_expected_attempt_is_chosen() {
         let running =
             json!({"state": "Running", "id": "x", "pid": 1, "started_at": "2026-01-01T00:00:00Z", "since": 0});
         let waiting = json!({"state": "Waiting", "reason": "CrashLoopBackOff"});

@@ -44,7 +44,7 @@ pub(super) struct Streams {
     usage: Rc<stats::Memory>,
 }
 
-/// What they are served from.
+/// Sources for serving streams.
 pub(super) struct Backend<'a> {
     pub(super) cx: &'a Context,
     pub(super) cgroups: &'a Cgroups,
@@ -71,7 +71,7 @@ struct Serving {
     ended: Sender<()>,
 }
 
-/// What a task is given to serve one stream.
+/// Inputs of a task that serves one stream.
 struct Wires {
     link: LinkHandle,
     stream: StreamId,
@@ -140,7 +140,7 @@ impl Streams {
         self.open.insert(stream, Serving { task, room, input, container, ended });
     }
 
-    /// A container has ended: those who follow its log get the rest and the end.
+    /// A container has ended: clients that follow its log get the remaining lines and the end.
     pub(super) fn container_ended(&mut self, id: &str) {
         for serving in self.open.values().filter(|serving| serving.container == id) {
             let _ = serving.ended.try_send(());

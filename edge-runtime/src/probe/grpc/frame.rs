@@ -1,6 +1,6 @@
 //! HTTP/2 frames (RFC 9113), as far as one call of a client needs them. Bytes to values, no I/O.
 
-/// Largest payload a peer may send to one that has not allowed more.
+/// Maximum payload to a peer that did not allow more.
 pub(super) const MAX_PAYLOAD: usize = 16_384;
 pub(super) const HEAD: usize = 9;
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -13,7 +13,7 @@ pub(super) const PING: u8 = 6;
 pub(super) const GOAWAY: u8 = 7;
 pub(super) const CONTINUATION: u8 = 9;
 
-/// In `SETTINGS` and `PING`; the same bit is [`END_STREAM`] elsewhere.
+/// Flag of `SETTINGS` and `PING`; the same bit is [`END_STREAM`] in other frames.
 pub(super) const ACK: u8 = 1;
 pub(super) const END_STREAM: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
@@ -38,7 +38,7 @@ impl Frame {
         out.extend_from_slice(&self.payload);
     }
 
-    /// Takes a frame off the front of what was read; `None` until all of it is there.
+    /// Removes a frame from the front of the input; `None` until it is complete.
     ///
     /// # Errors
     /// It is larger than allowed: most likely the peer does not speak HTTP/2.

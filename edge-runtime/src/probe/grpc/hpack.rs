@@ -1,9 +1,9 @@
 //! Reading HTTP/2 header blocks (HPACK, RFC 7541), as far as an answer to one gRPC call needs it.
 //!
-//! The peer was told to keep no dynamic table, so an index into one is an error. No I/O.
+//! The peer must not use a dynamic table, so an index into it is an error. No I/O.
 
-/// Code lengths of the symbols, in bits (RFC 7541, Appendix B). The code is canonical: codes of one length are
-/// counted up in the order of their symbols, so the lengths say it all.
+/// Code lengths of the symbols, in bits (RFC 7541, Appendix B). The code is canonical: codes of one length increase in
+/// the order of their symbols, so the lengths suffice.
 const CODE_BITS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28,
     28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12,

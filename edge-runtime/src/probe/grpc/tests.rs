@@ -43,7 +43,7 @@ fn bytes(parts: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_server_says_decides() {
+fn answer_of_the_server_decides() {
     let message = |status: &str| format!("00000700000000000100000000 0208{status}");
     let failure = |text: &str| Outcome::Failure(text.to_owned());
     let unimplemented = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): \
@@ -79,7 +79,7 @@ fn the_request_names_the_service() {
 }
 
 #[test]
-fn nobody_listens() {
+fn closed_port_is_a_failure() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let outcome = smol::block_on(probe(address, "", &Cell::new(false)));

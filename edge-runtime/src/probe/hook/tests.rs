@@ -73,7 +73,7 @@ fn any_answer_is_good_and_plain_http_will_do() {
 }
 
 #[test]
-fn nobody_answers() {
+fn refused_connection_is_a_failure() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let error = make(json!({"httpGet": {"port": port, "path": "/p"}}), 0).error.unwrap();
     assert!(error.starts_with("HTTP lifecycle hook (/p) for Container \"c\" in Pod \"p_ns(u)\" failed - error: Get"));

@@ -83,14 +83,14 @@ fn redirects_stay_on_the_host() {
 }
 
 #[test]
-fn what_is_no_http_is_a_failure() {
+fn answer_without_http_is_a_failure() {
     for answer in ["", "nonsense\r\n\r\n"] {
         assert!(matches!(run(&[answer], "/").0, Outcome::Failure(text) if text.starts_with("Get \"http://127.0.0.1:")));
     }
 }
 
 #[test]
-fn nobody_listens() {
+fn closed_port_is_a_failure() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let outcome = smol::block_on(get(request(address, "/x"), &tls_config()));

@@ -69,7 +69,7 @@ fn sockets() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_a_timeout() {
+fn silent_server_is_a_timeout() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let outcome = make(json!({"httpGet": {"port": port}}), Ok((0, "")));

@@ -60,7 +60,7 @@ async fn sleep(ms: u64) {
 }
 
 #[test]
-fn startup_goes_first_and_only_changes_are_told() {
+fn startup_runs_first_and_only_changes_are_reported() {
     with(async |bench, mut supervisor| {
         bench.codes.borrow_mut().insert("readiness".into(), 1);
         let mut target = target("aaaaaaaa");
@@ -95,7 +95,7 @@ fn startup_goes_first_and_only_changes_are_told() {
 }
 
 #[test]
-fn a_verdict_that_got_lost_is_told_again() {
+fn lost_verdict_is_reported_again() {
     with(async |bench, mut supervisor| {
         let mut target = target("00000000");
         target.probes.retain(|p| p.kind == ProbeKind::Readiness);

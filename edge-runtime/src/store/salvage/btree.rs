@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::pages::{PAGE, Page, Pages, be32};
 
-/// What a page is.
+/// Page types.
 const INDEX_INTERIOR: u8 = 2;
 const INDEX_LEAF: u8 = 10;
 const TABLE_LEAF: u8 = 13;
@@ -58,9 +58,8 @@ pub(super) fn rows(pages: &Pages, take: &mut dyn FnMut(Row)) {
     }
 }
 
-/// Pages that wait to be used again hold rows of the past. What lists them is not found by its chain, which may be
-/// broken, but by its shape: no page of rows begins with a zero, and no text continues with the small number that
-/// says how many pages are listed.
+/// Free pages have outdated rows. Pages that list free pages are found by their shape, not by their chain, which may be
+/// broken: no page of rows begins with a zero, and no text continues with the small number of listed pages.
 fn free_pages(pages: &Pages) -> HashSet<u32> {
     let mut free = HashSet::new();
     for number in 2..=pages.count() {
@@ -87,7 +86,7 @@ fn row(pages: &Pages, number: u32, page: &Page, mut at: usize, table: bool) -> O
     let mut next = if here < length { be32(page, at + here) } else { 0 };
     while payload.len() < length {
         used.push(next);
-        // What is on the pages before is good all the same: the key, perhaps.
+        // The part on earlier pages is still usable: it may have the key.
         let Some(overflow) = pages.get(next) else { break };
         let part = usize::min(PAGE - 4, length - payload.len());
         payload.extend_from_slice(overflow.get(4..4 + part)?);

@@ -1,6 +1,5 @@
-//! Which table a row of a damaged store was in, told by its shape and by what is in it, and its way into another store.
-//! A row that is not what its table holds is left behind, except that a pod's is kept for its name: that something of it
-//! may run is worth knowing.
+//! Finds the table of a row of a damaged store by its shape and content, and inserts it into another store. A malformed
+//! row is dropped; but a pod's row is kept for its name, because the pod may still run.
 
 use rusqlite::{Connection, ToSql};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -55,7 +54,7 @@ impl Found {
             }
             (Some(id), [Null, subject @ (Null | Text(_)), Text(report), Null | Integer(_), Null, Null]) => {
                 let subject = if let Text(subject) = subject { Some(subject) } else { None };
-                // Of a version that knew more, perhaps: then it is still that version's to send.
+                // It may be from a newer version: then that version must send it.
                 parses::<IgnoredAny>(&report).then_some(Self::Report { id, subject, report })
             }
             _ => None,
@@ -94,8 +93,8 @@ impl Found {
         }
     }
 
-    /// Adds it to the store unless it has one of that name. Objects lose their digest: a changed letter does not show,
-    /// so that the next list brings each of them again. Whether it was added.
+    /// Inserts it unless the store has one of that name; returns whether it did. Objects lose their digest, because
+    /// damage inside a text does not show: the next list sends each of them again.
     pub(super) fn add(&self, db: &Connection) -> rusqlite::Result<bool> {
         let (table, columns, values): (_, _, &[&dyn ToSql]) = match self {
             Self::Fact { key, value } => ("facts", "key, value", &[key, value]),

@@ -1,9 +1,9 @@
-//! A store made from what is left of a damaged one: every readable row, and from the last good copy what is missing.
-//! The damaged files are kept for analysis. A power cut at any point leaves either the damaged store or the whole new
+//! Builds a store from the remains of a damaged one: every readable row, and missing ones from the last good copy. The
+//! damaged files are kept for analysis. A power cut at any point leaves either the damaged store or the complete new
 //! one.
 //!
-//! What was lost is unknown, so the new store is marked as incomplete ([`Fact::Incomplete`]) until a complete list of
-//! the cloud has been committed.
+//! Lost rows are unknown, so the new store is marked as incomplete ([`Fact::Incomplete`]) until a complete list of the
+//! cloud has been committed.
 
 mod btree;
 mod found;
@@ -93,8 +93,8 @@ pub(super) fn replace(path: &Path) -> Result<(PathBuf, usize), StoreError> {
     Ok((aside, rows))
 }
 
-/// Puts a new store that is whole in the place of the damaged one: also after a power cut in the middle of it, because
-/// the new one's rename comes last.
+/// Replaces the damaged store by a complete new one. A power cut in between is harmless, because the rename of the new
+/// one comes last.
 ///
 /// # Errors
 /// The folder cannot be written.
@@ -151,7 +151,7 @@ fn numbers(path: &Path) -> BTreeSet<u32> {
     names.iter().filter_map(|name| name.strip_prefix(&prefix)?.split('-').next()?.parse().ok()).into_set()
 }
 
-/// What is in a folder, files too.
+/// Entries of a folder, including files.
 fn folders(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).into_set()

@@ -1,5 +1,5 @@
-//! The pages of a database file with what its log holds laid over them (<https://sqlite.org/fileformat2.html>, 1 and 4).
-//! Reads page by page, so that a block the disk cannot read costs that page alone. Knows nothing of what is in a page.
+//! The pages of a database file with the newer ones of its log (<https://sqlite.org/fileformat2.html>, 1 and 4). Reads
+//! page by page, so that an unreadable block of the disk costs only that page. Does not know the content of pages.
 
 use std::collections::HashMap;
 use std::fs::File;

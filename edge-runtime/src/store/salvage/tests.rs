@@ -25,7 +25,7 @@ fn object(kind: &str, number: usize, size: usize) -> Object {
     Object { digest, body: json!({"metadata": {"name": number, "uid": uid(number)}, "data": "x".repeat(size)}) }
 }
 
-/// What is in a store after some weeks: rows of all sizes, rows that were deleted, some in the log only.
+/// A store after some weeks: rows of all sizes, deleted rows, some rows in the log only.
 fn lived_in(path: &Path) -> Store {
     let now = Now { wall: Timestamp::UNIX_EPOCH, mono: Mono(7), boot_id: "boot".into() };
     let mut store = Store::open(path).expect("opens").store;
@@ -104,7 +104,7 @@ fn rows_of(path: &Path) -> Vec<Row> {
     all
 }
 
-/// Whole rows by what they say, with the pages they are on.
+/// Intact rows by content, with their pages.
 fn found(path: &Path) -> BTreeMap<String, Vec<u32>> {
     let named = |row: Row| Some((row.pages.clone(), Found::of(row)?));
     rows_of(path).into_iter().filter_map(named).map(|(pages, found)| (format!("{found:?}"), pages)).collect()
@@ -141,7 +141,7 @@ fn a_sound_store_is_read_as_sql_reads_it() {
     schema::migrate(&mut other, Path::new("other")).expect("makes tables");
     let rows = fill(&mut other, &path).expect("fills");
     let (mut expected, got) = (counts(&store.db), counts(&other));
-    // All but what a new store has itself: who can read it.
+    // All rows except one that a new store writes itself: the oldest readable schema.
     assert_eq!(i64::try_from(rows), Ok(expected.iter().sum::<i64>() - 1));
     // One fact less, one more: where the stream was, and that the store is incomplete.
     assert_eq!((expected[0], got[0]), (3, 3));
@@ -238,7 +238,7 @@ fn a_file_cut_short_anywhere_opens() {
 }
 
 #[test]
-fn what_cannot_be_read_is_taken_from_the_copy_but_no_pod_that_has_gone() {
+fn unreadable_rows_come_from_the_copy_except_removed_pods() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
     let store = lived_in(&path);

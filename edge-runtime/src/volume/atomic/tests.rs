@@ -39,7 +39,7 @@ fn files_appear_change_and_go_as_one() {
 }
 
 #[test]
-fn what_a_crash_left_is_healed() {
+fn remains_of_a_crash_are_repaired() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("v");
     let files = payload(&[("a", "1")]);
@@ -55,7 +55,7 @@ fn what_a_crash_left_is_healed() {
 }
 
 #[test]
-fn the_group_can_read_what_only_the_owner_could() {
+fn group_gets_the_permissions_of_the_owner() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }

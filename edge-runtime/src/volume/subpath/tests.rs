@@ -50,8 +50,7 @@ fn entry() -> impl Strategy<Value = Entry> {
 fn build(volume: &Path, entries: &[Entry]) {
     let at = |place: &[usize]| place.iter().fold(volume.to_path_buf(), |path, index| path.join(NAMES[*index]));
     for entry in entries {
-        // What cannot be made where something else is already is left out. Never through a link, which would build
-        // outside.
+        // Skips entries that another one blocks. Never creates through a link, which would leave the folder.
         let (Entry::Folder(place) | Entry::File(place) | Entry::Link(place, _)) = entry;
         let plain = (1..place.len()).all(|n| fs::symlink_metadata(at(&place[..n])).is_ok_and(|found| found.is_dir()));
         if plain {
@@ -89,7 +88,7 @@ proptest! {
         fs::create_dir(&volume).unwrap();
         fs::create_dir(&outside).unwrap();
         build(&volume, &entries);
-        // Also what `check` refuses: the kernel's rule must hold alone.
+        // Also paths that `check` refuses: the kernel's rule must suffice alone.
         if let Ok(found) = open(&volume, &wanted) {
             let place = fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).unwrap();
             prop_assert!(place.starts_with(&volume), "{wanted:?} led to {place:?}");
@@ -99,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_checked_is_relative_and_goes_down(wanted in path()) {
+    fn absolute_and_climbing_subpaths_are_refused(wanted in path()) {
         if check(&wanted).is_ok() {
             let path = Path::new(&wanted);
             prop_assert!(!path.is_absolute() && !path.components().any(|part| part == Component::ParentDir));

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_changes_are_told() {
+    fn only_changes_of_the_sum_are_returned() {
         let pods = Burstable::default();
         assert_eq!(pods.add("a", 100), Some(100));
         assert_eq!(pods.add("b", 200), Some(300));

@@ -39,7 +39,7 @@ impl Hierarchies {
         Ok(Self { version: CgroupVersion::V1, mounted })
     }
 
-    /// Where `controller` works; `None` when the kernel has it not or switched off.
+    /// Where `controller` is mounted; `None` if the kernel does not have it, or has it disabled.
     pub(super) fn of(&self, controller: &str) -> Option<&Path> {
         let found = self.mounted.iter().find(|one| one.controllers.iter().any(|name| name == controller));
         found.map(|one| one.mount.as_path())

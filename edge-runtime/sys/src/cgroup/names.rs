@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_parents_are_told() {
+    fn malformed_parents_are_reported() {
         assert_eq!(check_slice_parent("/sampan-a/b_c.d:e"), Ok(()));
         assert!(check_slice_parent("/a b").unwrap_err().contains("' '"));
         assert!(check_slice_parent("/a@b").is_err());

@@ -1,5 +1,5 @@
-//! The systemd driver: what cgroupfs's writes to files, asked of systemd. It owns the values of its units and writes
-//! them again whenever it reads its configuration again (`systemctl daemon-reload`), so none of them is written to a
+//! The systemd driver: asks systemd to set what cgroupfs writes to files. systemd owns the values of its units and
+//! writes them again whenever it reloads its configuration (`systemctl daemon-reload`), so none of them is written to a
 //! file here.
 
 use std::cell::RefCell;
@@ -93,7 +93,7 @@ impl Cgroups {
         }
     }
 
-    /// Does what is ordered of systemd; none with the other driver. To be spawned once.
+    /// Executes queued requests to systemd; `None` with the other driver. Spawn it once.
     pub fn worker(&self) -> Option<impl Future<Output = ()> + use<> + 'static> {
         let slices = self.slices.as_ref()?;
         let given = Rc::clone(&slices.given);

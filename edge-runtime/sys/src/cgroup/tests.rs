@@ -8,7 +8,7 @@ use super::*;
 struct Tree(Cgroups);
 
 impl Tree {
-    /// `None`, with the reason said, where cgroups cannot be made.
+    /// Returns `None` where cgroups cannot be created, and prints the reason.
     fn new(name: &str) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: needs root to make cgroups");
@@ -96,7 +96,7 @@ fn burstable_pods_weigh_their_sum_also_after_a_restart() {
 }
 
 #[test]
-fn a_busy_cgroup_says_so_and_goes_after_the_kill() {
+fn busy_cgroup_is_removed_after_the_kill() {
     let Some(tree) = Tree::new("busy") else { return };
     tree.0.create_pod(PodCgroupClass::BestEffort, "u1", &VALUES).unwrap();
     let path = tree.0.pod_path(PodCgroupClass::BestEffort, "u1");

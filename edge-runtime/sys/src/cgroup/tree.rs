@@ -35,8 +35,8 @@ pub(super) fn write(path: &Path, value: &str) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
 }
 
-/// Sets a value. A file that is not there is a kernel built without that feature (bandwidth control is often left
-/// out on boards): the pod runs without the limit, as it does on a kubelet that was told not to enforce it.
+/// Sets a value. A missing file means a kernel without that feature (bandwidth control is often left out on boards).
+/// The pod then runs without the limit, as with a kubelet that does not enforce it.
 pub(super) fn set(path: &Path, value: &str) -> Result<(), CgroupError> {
     match write(path, value) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -62,7 +62,7 @@ pub(super) fn delegate(root: &Path, group: &Path, controllers: &[&str]) -> Resul
         }
         for controller in missing {
             match write(&file, &format!("+{controller}")) {
-                // Not handed down to us: the pods do without, which is what the node's condition says.
+                // Not delegated to this process: pods run without it, and the node's condition reports that.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     log::warn!("cgroup controller {controller} is not available in {}", dir.display());
                 }

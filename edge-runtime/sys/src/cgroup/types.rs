@@ -1,4 +1,4 @@
-//! Words of the cgroup tree: what can go wrong, what exists, what is set and read. Pure.
+//! Types of the cgroup tree: errors, existing groups, values to set and to read. Pure.
 
 use std::io;
 use std::path::PathBuf;

@@ -11,7 +11,7 @@ use super::types::CgroupVersion;
 pub struct CgroupUsage {
     pub cpu_nanos: Option<u64>,
     pub memory_bytes: Option<u64>,
-    /// Without what the page cache could let go of: usage less inactive file pages, as cAdvisor has it.
+    /// Usage without inactive file pages, which the page cache could release, as in cAdvisor.
     pub working_set_bytes: Option<u64>,
     pub rss_bytes: Option<u64>,
     /// Limit of this cgroup, if it has one.

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back() {
+    fn weight_converts_both_ways() {
         for weight in [1, 2, 57, 100, 999, 10_000] {
             assert_eq!(weight_of_shares(shares_of_weight(weight)), weight);
         }

@@ -1,5 +1,5 @@
-//! One search for a host's addresses: which name to ask which server next, and what the replies add up to.
-//! Sends nothing itself.
+//! One search for a host's addresses: the next name and server to ask, and the combined result of the replies. Does no
+//! I/O.
 
 use super::config::{self, Config};
 use super::wire::{self, Answer, RecordType};
@@ -32,7 +32,7 @@ pub(super) struct Question {
     pub(super) until: Instant,
 }
 
-/// What is left to ask, and what was answered.
+/// Pending queries, and answers so far.
 pub(super) struct Search {
     host: String,
     config: Config,

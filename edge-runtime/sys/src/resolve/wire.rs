@@ -1,4 +1,4 @@
-//! DNS messages (RFC 1035, AAAA by RFC 3596): one question out, its answer in. Pure, and fed by strangers.
+//! DNS messages (RFC 1035, AAAA by RFC 3596): encodes one query and parses its answer. Pure; answers are untrusted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -75,7 +75,7 @@ pub fn answer(packet: &[u8], id: u16, name: &str, record: RecordType) -> Option<
     let mut at = HEADER + asked.len();
     let mut found = Vec::new();
     for _ in 0..u16_at(packet, 6)? {
-        // A truncated packet ends here; what came before is good.
+        // A truncated packet ends here; records before it are valid.
         let Some((next, address)) = record_at(packet, at, record) else { break };
         found.extend(address);
         at = next;

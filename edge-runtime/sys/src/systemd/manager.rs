@@ -12,7 +12,7 @@ use smol::io::{AsyncReadExt, AsyncWriteExt};
 use super::wire::{self, ERROR, Message, REPLY, Reader, SIGNAL, Writer};
 use super::{BusError, Property};
 
-/// What a line of the authentication may hold.
+/// Maximum length of a line of the authentication.
 const LINE: usize = 1024;
 
 const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
@@ -22,7 +22,7 @@ pub(super) struct Manager {
     stream: Async<UnixStream>,
     serial: u32,
     inbox: Vec<u8>,
-    /// Jobs that have ended, by their object's path, with their results. A job may end before its number is told.
+    /// Results of ended jobs, by object path. A job may end before its number arrives.
     ended: Vec<(String, String)>,
 }
 
@@ -65,7 +65,7 @@ impl Manager {
         }
     }
 
-    /// Starts `unit`, which is then as `properties` say; one that is there already gets them.
+    /// Starts `unit` with these properties; an existing one gets them.
     pub(super) async fn start(&mut self, unit: &str, properties: &[Property]) -> Result<(), BusError> {
         let mut body = Writer::default();
         body.text(unit);

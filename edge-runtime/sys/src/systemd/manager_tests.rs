@@ -1,4 +1,4 @@
-//! Against a peer that says what systemd 252 said.
+//! Tests against a peer with the answers of systemd 252.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -8,8 +8,8 @@ use super::super::Value;
 use super::super::wire::tests::{EXISTS, REMOVED, SET, STARTED, bytes};
 use super::*;
 
-/// Lets a client in and gives `answers`, one for each call; an empty one closes the connection. What the client said
-/// after its greeting comes back.
+/// Accepts a client and sends `answers`, one for each call; an empty one closes the connection. Returns the client's
+/// messages after its greeting.
 fn peer(greeting: &'static [u8], answers: Vec<Vec<u8>>) -> (tempfile::TempDir, JoinHandle<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(dir.path().join("private")).unwrap();
@@ -97,7 +97,7 @@ fn refusals_say_why() {
 }
 
 #[test]
-fn a_job_that_fails_is_told() {
+fn failed_job_is_reported() {
     let removed = REMOVED.replace("04000000646f6e6500", "060000006661696c656400");
     let mut removed = bytes(&removed);
     removed[4] += 2;
@@ -109,7 +109,7 @@ fn a_job_that_fails_is_told() {
 }
 
 #[test]
-fn whoever_is_not_let_in_hears_it() {
+fn refused_authentication_is_reported() {
     let (dir, peer) = peer(b"REJECTED EXTERNAL\r\n", Vec::new());
     let error = with(&dir, async |_| ()).unwrap_err();
     assert_eq!(error.to_string(), "systemd does not let us in: it answered \"REJECTED EXTERNAL\"");
@@ -120,7 +120,7 @@ fn whoever_is_not_let_in_hears_it() {
 }
 
 #[test]
-fn garbage_and_a_broken_connection_are_told_apart() {
+fn garbage_and_a_lost_connection_are_different_errors() {
     let (dir, garbage) = peer(LET_IN, vec![b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()]);
     let done = with(&dir, async |mut manager: Manager| manager.stop("sampan-podx.slice").await);
     assert!(matches!(done.unwrap(), Err(BusError::Garbage(_))));

@@ -1,5 +1,5 @@
-//! D-Bus messages as bytes: method calls to systemd, its replies, errors and signals. Pure; little-endian, as every
-//! message says of itself.
+//! D-Bus messages as bytes: method calls to systemd, its replies, errors and signals. Pure; little-endian, as each
+//! message declares.
 //!
 //! Only the types that systemd's unit calls use (D-Bus specification, "Message Protocol").
 
@@ -54,7 +54,7 @@ impl Writer {
         self.0.push(0);
     }
 
-    /// An array of structures: its length includes neither itself nor the padding before the first one.
+    /// Writes an array of structures. Its length does not include itself or the padding before the first one.
     fn array(&mut self, fill: impl FnOnce(&mut Self)) {
         self.length(0);
         let length_at = self.0.len() - 4;
@@ -126,7 +126,7 @@ pub(super) struct Message {
     pub(super) body: Vec<u8>,
 }
 
-/// Takes the first whole message out of `inbox`; `None` while more has to come.
+/// Removes the first complete message from `inbox`; `None` until it is complete.
 pub(super) fn take(inbox: &mut Vec<u8>) -> Result<Option<Message>, BusError> {
     let Some(fixed) = inbox.first_chunk::<FIXED>() else { return Ok(None) };
     if fixed[0] != b'l' || fixed[3] != 1 {

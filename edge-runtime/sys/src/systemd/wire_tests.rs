@@ -94,7 +94,7 @@ fn a_message_may_come_in_pieces() {
 }
 
 #[test]
-fn garbage_is_no_message() {
+fn garbage_is_refused() {
     let refused = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut message = bytes(REMOVED);
         change(&mut message);

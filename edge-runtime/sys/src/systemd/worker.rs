@@ -1,5 +1,5 @@
-//! What is asked of systemd, one after the other in the order of asking, beside the loop: it may take long when the
-//! machine starts or systemd reads its units again.
+//! Requests to systemd, one after the other in their order, beside the loop: they may take long when the machine starts
+//! or systemd reloads its units.
 
 use std::future::Future;
 use std::path::Path;
@@ -96,7 +96,7 @@ impl Units {
                         log::warn!("unit {}: {error}", work.unit());
                         failed(work.unit());
                     }
-                    // Not everybody waits.
+                    // Some callers do not wait.
                     let _ = done.try_send(result);
                     next = inbox.try_recv().ok();
                 }
@@ -105,7 +105,7 @@ impl Units {
     }
 }
 
-/// On the connection that is there, or a new one. What was cut off is tried again.
+/// Uses the open connection, or a new one. Repeats a request after a lost connection.
 async fn perform(manager: &mut Option<Manager>, work: &Work, socket: &Path) -> Result<(), BusError> {
     let mut tries = 1;
     loop {

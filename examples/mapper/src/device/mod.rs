@@ -1,5 +1,5 @@
-//! One device at work: desired values are written, properties read and reported, each when its time has come. A task of its own, so
-//! that no device waits for another one's hardware.
+//! The task of one device: writes desired values, and reads and reports properties in their intervals. Separate tasks,
+//! so that no device waits for another one's hardware.
 //!
 //! | file | owns |
 //! |---|---|
@@ -24,7 +24,7 @@ use crate::progress::{Progress, Reading, Retry, adapt};
 use crate::value;
 use crate::written::Written;
 
-/// What all devices of a protocol share.
+/// State that all devices of a protocol share.
 #[derive(Debug)]
 pub struct Shared<D> {
     pub driver: D,
@@ -39,7 +39,7 @@ struct Device<D: Driver> {
     plan: Plan<D::Point>,
     /// Progress of the plan's properties, in their order.
     progress: Vec<Progress>,
-    /// The property that is read first: behind the last one that was silent.
+    /// The property to read first: the one after the last silent one.
     first: usize,
     health: Health,
     told: Option<State>,
@@ -68,7 +68,7 @@ pub async fn drive<D: Driver>(shared: Rc<Shared<D>>, mut plans: watch::Receiver<
                 Ok(()) => device.adopt(plans.borrow_and_update().clone()),
                 Err(_) => return,
             },
-            // The node may be a new one that knows nothing. The sender lives in `shared`.
+            // The node may be a new one without state. The sender is in `shared`.
             _ = registered.changed() => device.tell_all(),
             () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
         }

@@ -29,7 +29,7 @@ impl<D: Driver> Device<D> {
                 let kind = ("type".to_owned(), property.kind.name().to_owned());
                 Some(TwinProperty { value: value.to_owned(), metadata: [kind, ("timestamp".to_owned(), at)].into() })
             };
-            // Said with nothing in it, too: KubeEdge's edge dies of one that is missing.
+            // Also sent if empty: KubeEdge's edge crashes if it is missing.
             let written = self.shared.written.get(&self.plan.id, &property.name).unwrap_or_default();
             twins.push(Twin {
                 property_name: property.name.clone(),

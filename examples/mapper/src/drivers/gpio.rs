@@ -95,7 +95,7 @@ impl Driver for Gpio {
 
     async fn write(&self, point: &Point, value: &Value) -> Result<(), Fault> {
         let level = level(value).map_err(Fault::Refused)?;
-        // Sets level and direction at once, so that no other level is between.
+        // Sets level and direction at once, so that the line never has another level.
         self.with(point, |held| held.request.reconfigure(&lines(&held.chip, held.number, point, Some(level))))
     }
 
@@ -133,7 +133,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// Chips, and no other file of the system.
+/// Accepts paths of chips only.
 fn chip_path(chip: &str) -> Result<PathBuf, String> {
     let name = chip.strip_prefix("/dev/").unwrap_or(chip);
     match name.strip_prefix("gpiochip") {
@@ -262,8 +262,8 @@ mod tests {
         assert!(gpio.held.borrow().is_empty());
     }
 
-    /// On a chip with two lines that nothing is wired to, which the environment names: most machines have none, and the kernels of
-    /// most distributions no simulated one.
+    /// Needs a chip with two unconnected lines, named by the environment: most machines do not have one, and the
+    /// kernels of most distributions do not have a simulated one.
     #[test]
     #[expect(clippy::print_stderr, reason = "a test that is passed over says so")]
     fn lines_of_a_chip_are_driven() {

@@ -1,5 +1,5 @@
-//! What hardware is to the rest of the mapper: points that are read and written. A driver is a pure part, what a configuration and
-//! bytes mean, and as little I/O as can be.
+//! Interface between hardware and the mapper: points that are read and written. A driver is a pure part, which
+//! interprets configuration and bytes, and as little I/O as possible.
 //!
 //! | file | drives |
 //! |---|---|
@@ -19,7 +19,7 @@ use crate::value::Value;
 /// Why hardware was not read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing of the device answers, or nothing that can be believed.
+    /// The device does not answer, or its answers are invalid.
     Silent(String),
     /// The device answers, but has no such value.
     Refused(String),
@@ -43,28 +43,28 @@ pub enum Access {
 pub trait Driver: Sized + 'static {
     /// `protocolName` of the Devices.
     const PROTOCOL: &'static str;
-    /// Hardware has what was written after this process has ended, too.
+    /// Whether hardware keeps a written value after this process has ended.
     const KEEPS: bool;
-    /// Where a property is, and how its value stands there.
+    /// Position of a property, and the encoding of its value.
     type Point: Clone + PartialEq + fmt::Debug;
 
     /// `config`: the property's `visitors.configData`, over the Device's `protocol.configData`.
     ///
     /// # Errors
-    /// What is missing or wrong in it, for people.
+    /// The missing or wrong key, as text for people.
     fn point(config: &Config, access: Access) -> Result<Self::Point, String>;
 
     /// # Errors
     /// The point cannot have this value, for people.
     fn fits(point: &Self::Point, value: &Value) -> Result<(), String>;
 
-    /// Whether hardware that has `held` has what is `wanted`, in the form that the point gives it.
+    /// Whether the value `held` by the hardware equals `wanted`, in the encoding of the point.
     fn is_same(point: &Self::Point, held: &Value, wanted: &Value) -> bool;
 
     fn read(&self, point: &Self::Point) -> impl Future<Output = Result<Value, Fault>>;
 
     fn write(&self, point: &Self::Point, value: &Value) -> impl Future<Output = Result<(), Fault>>;
 
-    /// These are the points of all devices: what others needed is let go.
+    /// Sets the points of all devices: resources of others are released.
     fn retain(&self, points: &[&Self::Point]);
 }

@@ -34,7 +34,7 @@ pub struct Point {
 pub struct OneWire {
     /// `/sys/bus/w1/devices`, or where a test has made one.
     root: PathBuf,
-    /// Being read: a bus that hangs holds one thread for each thermometer, and no more.
+    /// Thermometers that are being read: a hung bus holds one thread for each, and no more.
     busy: Rc<RefCell<BTreeSet<String>>>,
 }
 
@@ -139,11 +139,11 @@ fn scratchpad(text: &str) -> Result<Value, Fault> {
     if !first.trim_end().ends_with("YES") || crc(&bytes) != 0 {
         return Err(wrong("the check of the bytes fails"));
     }
-    // A line that is pulled to ground reads as zeros, whose check is zero as well.
+    // A line that is pulled to ground reads as zeros, whose checksum is zero as well.
     if bytes == [0; 9] {
         return Err(wrong("the line is short-circuited"));
     }
-    // What it holds before its first conversion: it lost power in between (DS18B20, "Memory"; byte 6 is 0x0C then).
+    // The value before the first conversion: it lost power in between (DS18B20, "Memory"; byte 6 is 0x0C then).
     let [low, high, _, _, _, _, reserved, ..] = bytes;
     if (low, high, reserved) == (0x50, 0x05, 0x0c) {
         return Err(wrong("the thermometer has lost power and shows 85 degrees"));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_believed_is_no_temperature() {
+    fn implausible_readings_are_refused() {
         let power_on = [0x50, 0x05, 0x4b, 0x46, 0x7f, 0xff, 0x0c, 0x10];
         let check = format!("{:02x}", crc(&power_on));
         assert_eq!(check, "1c", "as in the kernel's own example");
@@ -191,7 +191,7 @@ mod tests {
             "",
             "72 01 4b 46 7f ff 0e 10 57 : crc=57 YES",
             "72 01 4b 46 7f ff 0e 10 57 : crc=58 NO\n72 01 4b 46 7f ff 0e 10 57 t=23125\n",
-            // The kernel says yes, the bytes do not.
+            // The kernel reports YES, but the bytes are wrong.
             "73 01 4b 46 7f ff 0e 10 57 : crc=57 YES\n73 01 4b 46 7f ff 0e 10 57 t=23125\n",
             "00 00 00 00 00 00 00 00 00 : crc=00 YES\n00 00 00 00 00 00 00 00 00 t=0\n",
             "50 05 4b 46 7f ff 0c 10 1c : crc=1c YES\n50 05 4b 46 7f ff 0c 10 1c t=85000\n",
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_no_path() {
+    fn id_cannot_be_a_path() {
         let point = |id: &str| OneWire::point(&config(&[("id", text(id))]), Access::ReadOnly);
         assert_eq!(point("28-0316a2795dff"), Ok(Point { id: "28-0316a2795dff".into() }));
         for id in
@@ -233,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn one_wrong_bit_is_found(bytes in any::<[u8; 8]>(), bit in 0..72_usize) {
+        fn single_bit_error_is_found(bytes in any::<[u8; 8]>(), bit in 0..72_usize) {
             let mut all = bytes.to_vec();
             all.push(crc(&bytes));
             prop_assert_eq!(crc(&all), 0);

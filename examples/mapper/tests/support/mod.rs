@@ -71,7 +71,7 @@ impl Mapper {
     }
 }
 
-/// A test that fails says what the program said.
+/// A failed test prints the program's output.
 impl Drop for Mapper {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -81,7 +81,7 @@ impl Drop for Mapper {
     }
 }
 
-/// Waits until this gives something.
+/// Waits until `look` returns a value.
 pub(crate) fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {

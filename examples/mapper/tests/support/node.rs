@@ -1,5 +1,5 @@
-//! The helper as a process of its own, `sampan-devices` unchanged, and its daemon. The process is this test program once more, so
-//! that it is never older than what is tested.
+//! The helper as a separate process, `sampan-devices` unchanged, and its daemon. The process is another instance of
+//! this test program, so that it is never older than the tested code.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -25,10 +25,10 @@ pub(crate) fn be_the_helper() {
     runtime.block_on(sampan_devices::run::run(Path::new(&socket))).unwrap();
 }
 
-/// What the helper has told.
+/// Data that the helper has sent.
 #[derive(Default)]
 pub(crate) struct Seen {
-    /// By Device and property: each reported value that differs from the one before it.
+    /// Reported values by Device and property, without repetitions.
     pub(crate) reported: BTreeMap<(String, String), Vec<String>>,
     pub(crate) observed: BTreeMap<(String, String), String>,
     pub(crate) states: BTreeMap<String, Vec<String>>,
@@ -59,7 +59,7 @@ impl Node {
         node
     }
 
-    /// A new helper, told what the daemon holds and what the old one gave to be kept.
+    /// Starts a new helper, with the daemon's objects and the rows of the old helper.
     pub(crate) fn again(&mut self) {
         let socket = self.folder.join("devices.sock");
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -144,7 +144,7 @@ impl Node {
 fn say(stream: &mut UnixStream, line: &ToHelper) {
     let mut text = serde_json::to_vec(line).unwrap();
     text.push(b'\n');
-    // A helper that was killed hears nothing.
+    // A killed helper receives nothing.
     let _ = stream.write_all(&text);
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Bank {
     /// Values by slave and register.
     pub(crate) words: BTreeMap<(u8, u16), u16>,
     pub(crate) writes: Vec<(u8, u16, u16)>,
-    /// Slaves whose answers have a wrong check.
+    /// Slaves whose answers have a wrong checksum.
     pub(crate) noisy: Option<u8>,
 }
 

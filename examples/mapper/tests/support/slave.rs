@@ -1,4 +1,4 @@
-//! A Modbus slave behind TCP, by tokio-modbus' server: registers in memory, and what was written to them.
+//! A Modbus slave behind TCP, by tokio-modbus' server: registers in memory, and a list of writes.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener as Listener};

@@ -59,7 +59,7 @@ mod tests {
     use crate::doctor::finding::tests::{assert_fine, assert_found};
 
     #[test]
-    fn a_board_in_distress_says_so() {
+    fn low_voltage_and_heat_are_found() {
         let bad = judge(&Facts { under_voltage: Some(true), hot: Some(true), degrees: Some(86) });
         assert_found(&bad, "supply", Severity::Warning, "power supply");
         assert_found(&bad, "temperature", Severity::Warning, "heat sink");

@@ -22,7 +22,7 @@ pub(crate) struct Facts {
     version: Option<u8>,
     controllers: Vec<String>,
     command_line: String,
-    /// Where the command line is written, if it is one of those known.
+    /// File with the kernel command line, if known.
     file: Option<PathBuf>,
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_counts_where_it_is_mounted_and_not_where_its_name_stands() {
+    fn only_mounted_controllers_count() {
         let mounted = "30 20 0:26 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n31 20 0:27 / /srv/memory rw - tmpfs memory rw\n\
                        32 20 0:28 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
         let all: Vec<&str> = hierarchies(mounted).filter(|one| *one != "rw").collect();

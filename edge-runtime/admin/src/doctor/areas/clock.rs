@@ -11,7 +11,7 @@ const BUILT: i64 = 1_767_225_600;
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     now: Timestamp,
-    /// `None` if the kernel does not say.
+    /// `None` if the kernel does not report it.
     synchronized: Option<bool>,
 }
 

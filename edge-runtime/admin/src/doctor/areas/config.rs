@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_as_good_as_an_empty_one() {
+    fn missing_file_counts_as_empty() {
         let root = tempfile::tempdir().unwrap();
         assert_fine(&judge(&look(&Host::new(&Paths::new(root.path())))));
     }

@@ -1,4 +1,4 @@
-//! The daemon: whether it runs, is the program that is installed, and says it is ready; what it last had to complain of.
+//! The daemon: whether it runs, is the installed program and is ready, and its last errors.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) struct Facts {
     pid: Option<i32>,
     /// It has joined or has static pods: without either the service does not start the daemon (conditions of its unit).
     has_work: bool,
-    /// The file that it was started from is no more: another one is installed in its place.
+    /// Its file was replaced by another one.
     is_replaced: bool,
     /// Its version and the one of this program.
     version: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Facts {
 /// Process id of the daemon of this root, if it runs.
 pub(crate) fn pid(paths: &Paths) -> Option<i32> {
     let pid: i32 = text(paths.run().join("daemon.lock")).parse().ok()?;
-    // The file stays; who holds the lock is who it names.
+    // The file stays; only the lock's holder is the process that it names.
     let locks = text("/proc/locks");
     let named = format!(" {pid} ");
     let holds = locks.lines().any(|line| line.contains("FLOCK") && line.contains(&named));
@@ -65,7 +65,7 @@ pub(crate) fn look(host: &Host) -> Facts {
     let socket = host.paths.health();
     let ask_daemon = |what| get(&socket, what).map_err(|error| format!("{}: {error}", socket.display()));
     let ready = pid.map(|_| ask_daemon("/readyz"));
-    // One that does not answer is not waited for twice.
+    // An unresponsive daemon is not asked twice.
     let answers = ready.as_ref().is_some_and(Result::is_ok);
     let metrics = answers.then(|| ask_daemon("/metrics").ok()).flatten().map(|(_, body)| body);
     let version = |text: String| {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_nobody_holds_is_no_daemon() {
+    fn lock_file_without_a_holder_is_not_a_daemon() {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
         assert_eq!(pid(&paths), None);

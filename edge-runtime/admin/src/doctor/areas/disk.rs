@@ -1,4 +1,4 @@
-//! The disk: room, inodes, whether it takes anything at all, and what it says of its health.
+//! The disk: free space, inodes, whether it can be written, and its reported health.
 
 use std::fs::File;
 use std::io::Write;
@@ -23,9 +23,9 @@ const NOTHING: u64 = 20 << 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     places: Vec<Place>,
-    /// What the kernel and the medium say.
+    /// Problem reported by the kernel or the medium.
     trouble: Option<String>,
-    /// Tenths of the medium's life that are used, where it says so (JESD84-B51, `life_time`).
+    /// Used tenths of the medium's life, if it reports that (JESD84-B51, `life_time`).
     worn_tenths: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn look(paths: &Paths) -> Facts {
     }
 }
 
-/// What a node has to be able to do, too: a block, synced.
+/// Writes and syncs a block, as a node does.
 fn write(folder: &Path) -> std::io::Result<()> {
     let path = folder.join(format!(".doctor-{}", std::process::id()));
     let written = File::create(&path).and_then(|mut file| {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_medium_says_of_itself_is_passed_on() {
+    fn reported_health_of_the_medium_is_shown() {
         let broken = Facts { trouble: Some("the file system has recorded errors".into()), ..Facts::default() };
         assert_found(&judge(&broken), "disk-health", Severity::Error, "fsck");
         let worn = |tenths| judge(&Facts { worn_tenths: Some(tenths), ..Facts::default() });

@@ -1,4 +1,4 @@
-//! What the kernel has to have beside cgroups: file systems and network devices, built in or as modules.
+//! Kernel features beside cgroups: file systems and network devices, built in or as modules.
 
 use std::fs::File;
 use std::io;
@@ -58,7 +58,7 @@ pub(crate) fn look() -> Facts {
             match tried.iter().find(|(one, _)| *one == name) {
                 Some((_, true)) => facts.there.push(name),
                 Some((_, false)) => facts.missing.push(name),
-                // A kernel without modules says nowhere what is built in.
+                // A kernel without modules does not list built-in features.
                 None if known => facts.missing.push(name),
                 None => {}
             }
@@ -78,7 +78,7 @@ fn tried() -> Vec<(&'static str, bool)> {
         let bridge = link::add_bridge(&mut socket, "doctor0", [2, 0, 0, 0, 0, 1], 1500);
         let nft = Socket::open_netfilter().and_then(|mut socket| nftables::generation(&mut socket));
         let tried = [("bridge", bridge), ("veth", add_veth(&mut socket)), ("nf_tables", nft.map(drop))];
-        // Whatever else is wrong with the attempt says nothing about the kernel.
+        // Other errors of the attempt do not concern the kernel.
         let lacks = |error: &io::Error| {
             matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::ENODEV))
         };
@@ -153,7 +153,7 @@ mod tests {
     use crate::doctor::finding::tests::{assert_fine, assert_found};
 
     #[test]
-    fn a_kernel_without_what_pods_need_is_found() {
+    fn missing_kernel_features_are_found() {
         let with = |missing: &[&'static str]| {
             judge(&Facts { release: "6.1.0".into(), there: vec!["overlay"], missing: missing.to_vec() })
         };
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_runs_containers_and_so_has_what_they_need() {
+    fn kernel_of_this_machine_has_all_features() {
         let facts = look();
         assert!(facts.there.contains(&"overlay") && facts.missing.is_empty(), "{facts:?}");
     }

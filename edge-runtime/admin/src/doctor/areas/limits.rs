@@ -1,4 +1,4 @@
-//! What the daemon may have of descriptors, memory and process ids, and whether work waits for any of it.
+//! The daemon's limits of descriptors, memory and process ids, and whether work waits for any of them.
 
 use sampan_sys::host;
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_is_found() {
+    fn low_limits_are_found() {
         assert_fine(&judge(&well()));
         let judge = |facts| judge(&facts);
         let few = judge(Facts { descriptors: Some(1024), ..well() });

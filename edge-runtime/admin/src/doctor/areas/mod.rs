@@ -1,4 +1,4 @@
-//! What is looked at, one file for each: `look` reads facts of the host, `judge` decides by them alone.
+//! The areas of `doctor`, one file for each: `look` reads facts of the host, `judge` decides by them alone.
 
 pub(super) mod board;
 pub(super) mod cgroups;

@@ -21,7 +21,7 @@ pub(crate) struct Facts {
     nft: Option<PathBuf>,
     /// Why a table cannot be made.
     nft_refused: Option<String>,
-    /// Chains of others that matter: who they are.
+    /// Relevant chains of other programs, by program.
     kube_proxy: bool,
     /// Chains of others that let nothing of this node's bridge through, and the commands that do.
     blocking: Vec<(Blocking, String)>,
@@ -70,7 +70,7 @@ fn dry_run(nft: &Path) -> Result<(), String> {
     command.args(["-c", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     if let Some(mut input) = child.stdin.take() {
-        // One that has ended already says why.
+        // If the program has ended already, its output has the reason.
         let _ = input.write_all(script.as_bytes());
     }
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_of_pods_is_found() {
+    fn obstacles_of_pod_traffic_are_found() {
         assert_fine(&judge(&well()));
         let judge = |facts| judge(&facts);
         assert_found(&judge(Facts { nft: None, ..well() }), "nft", Severity::Error, "apt-get install nftables");

@@ -25,7 +25,7 @@ struct Runtime {
     version: Option<String>,
     /// Known to let containers out.
     warning: Option<String>,
-    /// `None` if it does not say.
+    /// `None` if the runtime does not report it.
     seccomp: Option<bool>,
 }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn none_a_broken_or_an_unsafe_one_is_found() {
+    fn missing_broken_and_unsafe_runtimes_are_found() {
         assert_fine(&judged(|_| {}));
         let none = judged(|one| (one.found, one.version) = (false, None));
         assert_found(&none, "oci-runtime", Severity::Error, "apt-get install runc");

@@ -56,7 +56,7 @@ const FACTS: [&str; 16] = [
 /// Writes the bundle, for its owner only.
 ///
 /// # Errors
-/// The file cannot be written. What cannot be read is told in it.
+/// The file cannot be written. Unreadable inputs are named in it.
 pub(super) fn write(paths: &Paths, findings: &[Finding], file: &Path) -> Result<(), CliError> {
     let failed = |error: std::io::Error| CliError::Failed(format!("{}: {error}", file.display()));
     // A name of its own first: a file or a link that is there already may be another user's.

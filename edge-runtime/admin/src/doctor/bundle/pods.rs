@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_container_no_value_is_shown() {
+    fn values_of_containers_are_hidden() {
         let one = json!({
             "name": "c", "image": "i", "command": ["sh", "-c", "PW=hunter22 x"], "args": ["--token=hunter22"],
             "env": [{"name": "PW", "value": "hunter22"}],

@@ -1,4 +1,4 @@
-//! What is known to be secret on this node, in the forms in which it could turn up somewhere else.
+//! Known secrets of this node, in the forms in which they could appear in other files.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_sounds_secret_is_masked_and_the_rest_stays() {
+    fn keys_that_look_secret_are_redacted() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.yaml");
         let text = "max-pods: 7\ndevice-twin:\n  mqtt: {broker: 'tcp://u:sesame99@b:1883', username: u, password: 123456}\n\

@@ -80,7 +80,7 @@ fn part(parts: &[(&'static str, String)], name: &str) -> Value {
 }
 
 #[test]
-fn the_first_look_tells_since_when_things_are_as_they_are() {
+fn first_look_dates_the_present_state() {
     let parts = Board::default().take(well(NOW));
     let expected = json!([
         [NOW - 900, 1, 1],
@@ -100,7 +100,7 @@ fn the_first_look_tells_since_when_things_are_as_they_are() {
 }
 
 #[test]
-fn what_changes_is_noted_and_what_cannot_be_read_is_no_change() {
+fn changes_are_noted_and_unreadable_state_is_ignored() {
     let mut board = Board::default();
     board.take(well(NOW));
     let mut worse = well(NOW + 10);
@@ -131,7 +131,7 @@ fn what_changes_is_noted_and_what_cannot_be_read_is_no_change() {
 }
 
 #[test]
-fn a_daemon_that_is_stuck_or_not_ready_and_a_device_that_has_not_joined_say_so() {
+fn unready_daemon_and_unjoined_device_are_problems() {
     let mut stuck = well(NOW);
     (stuck.daemon.ready, stuck.daemon.words) = (None, "timed out".into());
     let parts = Board::default().take(stuck);
@@ -146,7 +146,7 @@ fn a_daemon_that_is_stuck_or_not_ready_and_a_device_that_has_not_joined_say_so()
 }
 
 #[test]
-fn events_are_cut_and_stay_text_whatever_is_in_them() {
+fn events_are_shortened_and_stay_text() {
     let event = |number: u32, message: &str| {
         json!({"lastTimestamp": at(NOW + number).to_string(), "type": "Warning", "reason": HOSTILE,
         "message": message, "count": 3, "involvedObject": {"kind": "Pod", "namespace": HOSTILE, "name": HOSTILE}})
@@ -165,7 +165,7 @@ fn events_are_cut_and_stay_text_whatever_is_in_them() {
 }
 
 #[test]
-fn a_look_at_an_empty_root_tells_what_is_missing() {
+fn empty_root_shows_the_missing_parts() {
     let folder = tempfile::tempdir().unwrap();
     let facts = Lookout::new(&Paths::new(folder.path())).look();
     assert!(facts.kept.is_none() && facts.trouble.contains("no node has run here"), "{}", facts.trouble);

@@ -9,7 +9,7 @@ use smol::Async;
 
 use super::*;
 
-/// Serves at a socket while `clients` runs elsewhere. Of what is told, `a` stays and `b` is another one all the time.
+/// Serves at a socket while `clients` runs on another thread. Of the content, `a` stays and `b` changes all the time.
 fn while_served<T: Send + 'static>(door: Door, clients: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("page.sock");
@@ -39,7 +39,7 @@ fn connect(path: &Path) -> UnixStream {
     stream
 }
 
-/// What comes back until the end; nothing from one that was sent away.
+/// Sends a request and returns the answer; empty if the connection was refused.
 fn say(path: &Path, request: &[u8]) -> String {
     let mut stream = connect(path);
     let mut text = Vec::new();
@@ -78,7 +78,7 @@ fn data(reader: &mut BufReader<UnixStream>) -> serde_json::Value {
 }
 
 #[test]
-fn the_page_its_files_and_its_data_are_there_and_each_says_what_a_browser_may_do() {
+fn page_files_and_data_are_served_with_security_headers() {
     while_served(Door::Socket, |path| {
         for (what, kind) in
             [("/", "text/html"), ("/device.js", "text/javascript"), ("/page.css", "text/css"), ("/api/node", JSON)]
@@ -100,7 +100,7 @@ fn the_page_its_files_and_its_data_are_there_and_each_says_what_a_browser_may_do
 }
 
 #[test]
-fn a_stream_tells_everything_once_and_then_what_is_different() {
+fn stream_sends_everything_once_then_changes() {
     while_served(Door::Socket, |path| {
         let mut reader = stream(&path);
         let first = data(&mut reader);
@@ -111,7 +111,7 @@ fn a_stream_tells_everything_once_and_then_what_is_different() {
 }
 
 #[test]
-fn there_are_so_many_streams_and_who_leaves_makes_room() {
+fn number_of_streams_is_limited() {
     while_served(Door::Socket, |path| {
         let mut held: Vec<_> = (0..MOST.1).map(|_| stream(&path)).collect();
         assert!(get(&path, "/api/stream").starts_with("HTTP/1.1 429 "));
@@ -149,7 +149,7 @@ fn huge_and_silent_ones_keep_nobody_waiting_for_long() {
 }
 
 #[test]
-fn the_files_are_harmless_and_what_they_name_is_there() {
+fn files_have_no_inline_code_and_valid_links() {
     for (name, _, text) in OWN {
         assert_eq!(sampan_page::fault(text), None, "{name}");
         for word in text.split(['"', '\'']).map(|word| word.strip_prefix('.').unwrap_or(word)) {

@@ -1,4 +1,4 @@
-//! What a server says to one call, as HTTP/2 tells of it.
+//! The answer of a server to one call, from HTTP/2 events.
 
 use std::time::Instant;
 
@@ -62,7 +62,7 @@ impl Asked {
         self.end.is_some()
     }
 
-    /// Nothing of it is left in the connection.
+    /// Whether the connection holds nothing of the call any more.
     pub(super) const fn is_closed(&self) -> bool {
         matches!(self.end, Some(End::Closed | End::Reset(_)))
     }
@@ -139,7 +139,7 @@ impl Handler for Answers {
 
     fn data(&mut self, stream: i32, bytes: &[u8]) {
         self.unread += bytes.len();
-        // What belongs to no gRPC answer is a page of text or the like.
+        // An answer that is not gRPC is a page of text or similar.
         if let Some(asked) = self.asked(stream).filter(|asked| asked.is_grpc)
             && let Err(status) = asked.message.push(bytes)
         {

@@ -83,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// What it said before it ended counts, such as that it did not take the call.
+    /// Messages before the end still count, such as a refusal of the call.
     fn ended(&mut self, error: &io::Error) -> Outcome {
         while let Ok(Some(1..)) = self.read() {}
         self.exchange.give_up(error)

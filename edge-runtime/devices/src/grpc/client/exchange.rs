@@ -32,7 +32,7 @@ impl Exchange {
     }
 
     /// # Errors
-    /// The call is not made: for what it is, or because the connection takes none.
+    /// The call is not made: it is too large, or the connection does not accept calls.
     pub(in crate::grpc) fn call(&mut self, path: &str, message: &[u8], deadline: Duration) -> Result<(), Outcome> {
         let framed = framed(message.to_vec()).map_err(|status| Outcome::Answered(Err(status)))?;
         let timeout = timeout(deadline);
@@ -83,7 +83,7 @@ impl Exchange {
         let closed = asked.is_closed();
         let outcome = asked.outcome();
         if !closed {
-            // The server answers before it has heard everything, or says too much: nothing more is wanted of it.
+            // The server answers before it has the whole request, or sends too much: the call is cancelled.
             let _ = self.session.terminate(sampan_nghttp2::code::CANCEL);
         }
         Some(outcome)
@@ -102,7 +102,7 @@ impl Exchange {
         self.session.takes_requests() && !self.session.is_over()
     }
 
-    /// Nothing more is to come or to go.
+    /// Whether nothing remains to be received or sent.
     pub(in crate::grpc) fn is_over(&self) -> bool {
         self.session.is_over()
     }

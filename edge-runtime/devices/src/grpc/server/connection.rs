@@ -1,5 +1,5 @@
-//! One connection: its socket, its timeouts, and its calls on their way to the code that answers them. Reads nothing
-//! while a client does not read its answers, or while there is no room for its request: so nothing piles up here.
+//! One connection: its socket, its timeouts, and its calls on their way to the code that answers them. It does not read
+//! while the client does not read its answers, or while its request must wait for memory. So nothing accumulates here.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const IDLE_IN_A_CROWD: Duration = Duration::from_secs(1);
 /// Timeout for a client that reads nothing of what it is sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 const CHUNK: usize = 4 << 10;
-/// What may be read before others have their turn.
+/// Maximum number of bytes read before other connections run.
 const TURN: usize = 16 * CHUNK;
 
 pub(super) async fn serve(stream: UnixStream, shared: &Shared) {
@@ -157,7 +157,7 @@ impl Shared {
         Some((place, self.calls.reserve().await.ok()?))
     }
 
-    /// One that is free now.
+    /// Returns a free place.
     fn free_place(&self) -> Option<Place<'_>> {
         let place = Arc::clone(&self.flights).try_acquire_owned().ok()?;
         Some((place, self.calls.try_reserve().ok()?))
@@ -180,7 +180,7 @@ fn hand_over(exchange: &mut Exchange, peer: Peer, flights: &mut Flights, (place,
     }
 }
 
-/// How much has come; none at the end of what the client says.
+/// Returns the number of bytes read; `None` at the end of the client's input.
 fn read(stream: &UnixStream, exchange: &mut Exchange) -> io::Result<Option<usize>> {
     let mut chunk = [0; CHUNK];
     match stream.try_read(&mut chunk) {

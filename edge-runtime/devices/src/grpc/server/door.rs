@@ -21,8 +21,8 @@ struct Left {
 }
 
 impl Door {
-    /// Whether to accept one more connection of this process. When too many processes are remembered, the one whose
-    /// last connection is oldest is forgotten, and starts over.
+    /// Whether to accept one more connection of this process. When too many processes are stored, the one whose last
+    /// connection is oldest is dropped, and starts over.
     pub(super) fn opens(&mut self, pid: i32, now: Instant) -> bool {
         if self.0.len() >= PROCESSES && !self.0.contains_key(&pid) {
             let oldest = self.0.iter().min_by_key(|(_, left)| left.since).map(|(pid, _)| *pid);

@@ -14,7 +14,7 @@ use crate::grpc::{Code, Status, status};
 
 /// Timeout for a client that reads its answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Timeout for a request whose message occupies shared memory: over a local socket it comes at once.
+/// Timeout for a request whose message occupies shared memory: over a local socket it arrives at once.
 const SHARED: Duration = Duration::from_secs(2);
 /// Calls at once of one client: the framework's have one.
 const STREAMS: u32 = 16;
@@ -63,7 +63,7 @@ impl Exchange {
         self.settle(now)
     }
 
-    /// What follows from what has come and from what time it is.
+    /// Processes the received input and expired timeouts.
     pub(in crate::grpc) fn settle(&mut self, now: Instant) -> Result<(), Error> {
         let streams: Vec<i32> = self.session.handler().open.keys().copied().collect();
         for id in streams {
@@ -101,7 +101,7 @@ impl Exchange {
         if !stream.ended {
             self.early.push(id);
         }
-        // As a frame that carries nothing: the client may go on with it forever at little cost.
+        // Counts like an empty frame: a client can send these forever at little cost.
         let calm = streams.flood.count(now).is_ok();
         match refusal {
             Refusal::Http(status) => {
@@ -223,12 +223,12 @@ impl Exchange {
         self.session.handler().greeted
     }
 
-    /// Nothing more is to come or to go.
+    /// Whether nothing remains to be received or sent.
     pub(in crate::grpc) fn is_over(&self) -> bool {
         self.session.is_over()
     }
 
-    /// Tells the client to come again when it has something to say.
+    /// Tells the client to connect again for further calls (GOAWAY).
     pub(in crate::grpc) fn end(&mut self) -> Result<(), Error> {
         self.session.terminate(code::NO_ERROR)
     }

@@ -87,7 +87,7 @@ impl Flights {
                 let _ = self.next().await;
             }
         };
-        // What is left then is given up.
+        // Calls that still run then are abandoned.
         let _ = timeout(FLIGHT, landed).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The listener: who may connect, and how many.
+//! The listener, with limits of connections for each process and for all.
 //!
 //! | file | owns |
 //! |---|---|
@@ -51,8 +51,8 @@ pub struct Call {
     pub path: String,
     pub message: Vec<u8>,
     pub peer: Peer,
-    /// Dropped, it answers INTERNAL. A few calls only may wait for it, so it is not kept for long; an answer that comes after
-    /// the client's deadline is thrown away.
+    /// Answers INTERNAL when dropped. Only a few calls may wait, so do not keep it for long. An answer after the
+    /// client's deadline is discarded.
     pub reply: oneshot::Sender<Result<Vec<u8>, Status>>,
 }
 

@@ -46,7 +46,7 @@ pub(in crate::grpc) struct Room {
     _shared: Option<OwnedSemaphorePermit>,
 }
 
-/// What one connection has for itself.
+/// Memory that one connection holds.
 #[derive(Debug)]
 pub(super) struct Own(Rc<Cell<usize>>);
 

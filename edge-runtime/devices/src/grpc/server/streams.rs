@@ -53,7 +53,7 @@ pub(super) enum Phase {
     },
     /// It is being answered.
     Asked,
-    /// It has to be told.
+    /// The refusal must still be sent.
     Refused(Refusal),
     Answering(Outgoing),
     /// The end of it is on its way.
@@ -85,7 +85,7 @@ impl Stream {
         }
     }
 
-    /// Size of a message for which there is no room yet, in bytes.
+    /// Size of a message that waits for room, in bytes.
     pub(super) fn wants(&self) -> Option<usize> {
         match &self.phase {
             _ if self.room.is_some() => None,

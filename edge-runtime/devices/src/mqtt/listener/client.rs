@@ -1,4 +1,4 @@
-//! One client that is connected: who it is, what it has subscribed to, what waits for it.
+//! One connected client: its user, its subscriptions, its queue.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -39,11 +39,11 @@ pub(super) struct Client {
     pub(super) rights: Rc<Rights>,
     pub(super) will: Option<LastWill>,
     pub(super) out: Outbox,
-    /// Why it is to end. It hears nothing any more.
+    /// Reason of its disconnection. It receives nothing more.
     pub(super) cut: Option<&'static str>,
-    /// It is told that there is news for it.
+    /// Its connection has been woken for pending packets.
     pub(super) woken: bool,
-    /// Whether it hears what the node says.
+    /// Whether it receives messages of the node.
     pub(super) hears_node: bool,
     subscriptions: Vec<Subscription>,
     unreleased: BTreeSet<u16>,
@@ -98,13 +98,13 @@ impl Client {
         self.subscriptions.iter().map(|one| &one.filter)
     }
 
-    /// Whether it hears this topic, and if so, with QoS 1: the most that a subscription of it has [MQTT-3.3.5-1].
+    /// Whether it receives this topic, and if so, whether with QoS 1: the highest of its subscriptions [MQTT-3.3.5-1].
     pub(super) fn hears(&self, topic: &str) -> Option<bool> {
         let matching = self.subscriptions.iter().filter(|one| one.filter.matches(topic));
         matching.map(|one| one.sure).max()
     }
 
-    /// Whether a message of QoS 2 with this id is new (4.3.3); none if it has too many of them.
+    /// Whether a message of QoS 2 with this id is new (4.3.3); `None` if the client has too many of them.
     pub(super) fn receive(&mut self, id: u16) -> Option<bool> {
         let new = self.unreleased.insert(id);
         (self.unreleased.len() <= UNRELEASED).then_some(new)
@@ -114,7 +114,7 @@ impl Client {
         self.unreleased.remove(&id);
     }
 
-    /// It hears nothing any more, for this reason.
+    /// Closes the client for this reason; it receives nothing more.
     pub(super) fn cut(&mut self, why: &'static str) {
         self.cut.get_or_insert(why);
         self.out.clear();

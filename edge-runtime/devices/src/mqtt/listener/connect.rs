@@ -1,4 +1,4 @@
-//! CONNECT (MQTT 3.1.1, 3.1): who a client is, and its will.
+//! CONNECT (MQTT 3.1.1, 3.1): the client's name and login, and its will.
 
 use edge_protocol::topic::is_topic_of_any_length;
 

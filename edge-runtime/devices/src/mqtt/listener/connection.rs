@@ -1,5 +1,5 @@
-//! One connection of a client, from its first byte to its end. It waits for its own socket and for a place among the
-//! news of the node, and delays no other connection.
+//! One connection of a client, from its first byte to its end. It waits for its own socket and for a place in the
+//! node's queue, and delays no other connection.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -156,7 +156,7 @@ async fn refuse(read: &mut ReadHalf<'_>, write: &mut WriteHalf<'_>, why: Refusal
 
 /// Whether there may be more to read at once.
 async fn fill(read: &mut ReadHalf<'_>, decoder: &mut Decoder) -> io::Result<bool> {
-    // Nothing of it is held while nothing comes.
+    // A silent connection holds no buffer.
     poll_fn(|context| {
         let mut bytes = [MaybeUninit::uninit(); READ];
         let mut bytes = ReadBuf::uninit(&mut bytes);
@@ -170,7 +170,7 @@ async fn fill(read: &mut ReadHalf<'_>, decoder: &mut Decoder) -> io::Result<bool
     .await
 }
 
-/// What is being written.
+/// Bytes that are being written.
 #[derive(Debug, Default)]
 struct Out {
     bytes: Vec<u8>,
@@ -199,14 +199,14 @@ impl Out {
     }
 }
 
-/// What has to happen before the next packet is looked at.
+/// Condition for processing the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     /// The rest of it.
     Bytes,
     /// That the client reads.
     Room,
-    /// A place among the news of the node.
+    /// A place in the node's queue.
     Place,
 }
 
@@ -216,7 +216,7 @@ struct Since {
     packet: Instant,
     /// The rest of one.
     rest: Instant,
-    /// That the client takes what it is told.
+    /// When the client last read something.
     taken: Instant,
 }
 
@@ -247,7 +247,7 @@ async fn talk(
     let wake = shared.wake(token);
     let mut out = Out::default();
     let mut place = None;
-    // It takes nothing any more. What it has said before is heard all the same: messages, and that it goes.
+    // The client does not read any more. Its earlier packets are still processed: messages, and DISCONNECT.
     let mut lost = None;
     let mut much = Spent { is_much: false, shared };
     let now = Instant::now();
@@ -271,7 +271,7 @@ async fn talk(
         }
         much.is_much |= held.max(decoder.capacity()).max(out.bytes.capacity()) > MUCH;
         if wants != Wants::Bytes {
-            // It cannot be heard meanwhile.
+            // The client's packets cannot be read meanwhile.
             since.packet = since.taken.max(since.packet);
         }
         let mut deadline = timer.deadline().min(silence.map_or(timer.deadline(), |silence| since.packet + silence));
@@ -336,7 +336,7 @@ async fn talk(
     }
 }
 
-/// Does what the packets say that have come as a whole.
+/// Executes the packets that have arrived completely.
 fn packets<'a>(
     decoder: &mut Decoder,
     shared: &'a Shared,
@@ -370,7 +370,7 @@ fn packets<'a>(
         since.packet = Instant::now();
         since.rest = since.packet;
     };
-    // One that was not needed is for others.
+    // Releases an unneeded place.
     *place = None;
     Ok(wants)
 }

@@ -1,4 +1,4 @@
-//! What a client is told, as bytes (MQTT 3.1.1, section 3).
+//! Packets to clients as bytes (MQTT 3.1.1, section 3).
 
 use super::super::packet::length;
 

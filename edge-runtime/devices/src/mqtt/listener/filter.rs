@@ -1,5 +1,5 @@
-//! Filters of topics (MQTT 3.1.1, 4.7) that are matched often: what one is, and which names it matches, is `edge_protocol`'s to say.
-//! No I/O.
+//! Topic filters (MQTT 3.1.1, 4.7), prepared for frequent matching. `edge_protocol` defines filters and what they
+//! match. No I/O.
 
 use edge_protocol::topic;
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_cover_what_is_within_them() {
+    fn right_covers_narrower_filters() {
         for (wide, narrow, covers) in [
             ("$hw/events/device/default/t1/#", "$hw/events/device/default/t1/twin/+", true),
             ("$hw/events/device/default/t1/#", "$hw/events/device/default/t1", true),

@@ -4,9 +4,9 @@
 use super::super::packet::{Broken, remaining};
 use super::packet::{self, CONNECT, PUBLISH, Packet};
 
-/// Longest packet that is held. The payload of a longer message is passed over, and the connection goes on.
+/// Maximum packet held in memory. The payload of a longer message is skipped, and the connection continues.
 pub(super) const MAX_PACKET: usize = 64 << 10;
-/// Longest one that is passed over.
+/// Maximum packet that is skipped.
 const MAX_PASSED: usize = 1 << 20;
 /// Bytes of memory that are kept for the next packet.
 const KEPT: usize = 1_024;
@@ -22,7 +22,7 @@ pub(super) struct Decoder {
     greeted: bool,
 }
 
-/// What a packet takes of the bytes.
+/// Size and position of a packet in the bytes.
 #[derive(Debug)]
 pub(super) struct Size {
     taken: usize,

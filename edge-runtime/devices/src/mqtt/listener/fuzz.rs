@@ -1,4 +1,4 @@
-//! The listener without sockets: what some clients send, however it is cut, and what they are told.
+//! The listener without sockets: feeds it the bytes of some clients, split in any way, and checks its answers.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ struct Connection {
     token: Option<Token>,
 }
 
-/// The first bytes of each piece say whose it is and how long it is; the rest is what comes on that connection.
+/// The first bytes of each piece name its connection and its length; the other bytes arrive on that connection.
 pub fn bytes(mut data: &[u8]) {
     let mut hub = Hub::new(&FILTERS, &SAID);
     let (users, _) = Users::read(USERS);

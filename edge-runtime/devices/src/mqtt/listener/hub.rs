@@ -65,10 +65,10 @@ pub(super) struct Hub {
     woken: Vec<Token>,
     /// But for the clients that are there.
     counted: Listening,
-    /// What the node hears: of devices, and what rules want.
+    /// Topics that the node receives: those of devices, and those of rules.
     hears: Vec<Filter>,
     wanted: Vec<Filter>,
-    /// What the node alone says.
+    /// Topics that only the node may publish.
     says: Vec<Filter>,
 }
 
@@ -135,7 +135,7 @@ impl Hub {
         }
     }
 
-    /// What a client has said, and news for the node. DISCONNECT is [`gone`](Self::gone).
+    /// Processes a packet of a client. [`gone`](Self::gone) handles DISCONNECT.
     ///
     /// # Errors
     /// It is to end.
@@ -200,7 +200,7 @@ impl Hub {
         self.hears.iter().chain(&self.wanted).any(|filter| filter.matches(topic))
     }
 
-    /// What the node hears besides what devices say.
+    /// Sets the topics that the node receives beside those of devices.
     pub(super) fn hear(&mut self, wanted: &BTreeSet<String>) {
         self.wanted = wanted.iter().filter_map(|text| Filter::new(text)).collect();
     }

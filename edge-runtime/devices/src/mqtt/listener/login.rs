@@ -25,7 +25,7 @@ pub(super) const PENANCE: Duration = Duration::from_secs(1);
 pub(super) struct Logins {
     file: Option<PathBuf>,
     everybody: Rc<Rights>,
-    /// What was last said about the file: not again with each client.
+    /// The last message about the file, so that it is not logged for each client.
     told: RefCell<String>,
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What a message needs beside its bytes.
+/// Memory of a message beside its bytes.
 const OVERHEAD: usize = 96;
 
 /// Bytes of all messages that are held.

@@ -76,7 +76,7 @@ impl Listener {
         Ok(Self(shared))
     }
 
-    /// The node hears these topics, too, besides what devices say.
+    /// Sets the topics that the node receives beside those of devices.
     pub fn hear(&self, wanted: &BTreeSet<String>) {
         self.0.with(|hub| hub.hear(wanted));
     }
@@ -92,7 +92,7 @@ impl Listener {
         self.0.with(|hub| hub.room()).unwrap_or(ROOM).min(ROOM)
     }
 
-    /// What is retained of these topics.
+    /// Returns the retained messages of these topics.
     #[must_use]
     pub fn retained(&self, topics: &[String]) -> Vec<(String, Vec<u8>)> {
         if topics.is_empty() { Vec::new() } else { self.0.with(|hub| hub.retained(topics)) }

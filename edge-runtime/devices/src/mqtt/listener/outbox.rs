@@ -1,5 +1,5 @@
-//! What waits for one client, in its order: answers first, then messages, of which few are without acknowledgement. Bounded by
-//! count and bytes; what finds no room is dropped with QoS 0, and with QoS 1 the client is too slow.
+//! Queue of one client, in order: answers first, then messages, of which a limited number is unacknowledged. Limited by
+//! count and bytes: beyond that a message with QoS 0 is dropped, and one with QoS 1 disconnects the client as too slow.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -12,7 +12,8 @@ const MESSAGES: usize = 1_024;
 const BYTES: usize = 512 << 10;
 /// Bytes of answers that wait before nothing more is read of the client.
 const ANSWERS: usize = 4_096;
-/// Messages without an acknowledgement: none of them is held, and a client that is busy has to answer that many at once.
+/// Maximum number of unacknowledged messages. The outbox does not keep them, and a busy client must answer that many at
+/// once.
 const WINDOW: usize = 128;
 /// Places that are kept for the next burst.
 const KEPT: usize = 16;
@@ -88,7 +89,8 @@ impl Outbox {
         if self.bytes < BYTES / 2 { MESSAGES - self.waiting.len() } else { 0 }
     }
 
-    /// Whether the client has to read before more is read of it. Where it has to acknowledge first, it has to be read.
+    /// Whether the listener must stop reading from the client until the client reads. If only acknowledgements are
+    /// missing, the listener must read.
     pub(super) fn is_full(&self) -> bool {
         let much = self.answers.len() >= ANSWERS || self.waiting.len() >= MESSAGES / 2 || self.bytes >= BYTES / 2;
         much && self.has_news()
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_messages_goes_out_and_the_next_ones_as_they_are_acknowledged() {
+    fn window_of_messages_is_sent_and_moves_with_acknowledgements() {
         let mut outbox = Outbox::default();
         for _ in 0..WINDOW + 4 {
             assert_eq!(outbox.put(&body(1), true, false), Put::Taken);
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_dropped_or_is_the_end() {
+    fn message_beyond_the_limit_is_dropped_or_ends_the_client() {
         let mut outbox = Outbox::default();
         for _ in 0..MESSAGES {
             assert_eq!(outbox.put(&body(1), false, false), Put::Taken);

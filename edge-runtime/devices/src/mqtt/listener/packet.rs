@@ -1,5 +1,5 @@
-//! What a client says, read strictly (MQTT 3.1.1, section 3): what is against the standard ends the connection [MQTT-4.8.0-1].
-//! Borrows from the bytes that have come.
+//! Parses packets of clients strictly (MQTT 3.1.1, section 3): a violation of the standard ends the connection
+//! [MQTT-4.8.0-1]. Borrows from the received bytes.
 
 use edge_protocol::topic::is_topic_of_any_length;
 

@@ -16,7 +16,8 @@ pub(super) struct Retained {
 }
 
 impl Retained {
-    /// Whether it found room. The one before of its topic is no more in either case: it is not the newest. `sure`: QoS 1.
+    /// Retains a message; returns whether it fits. The earlier message of its topic is removed in either case, because
+    /// it is outdated. `sure`: QoS 1.
     pub(super) fn put(&mut self, body: &Rc<Body>, sure: bool) -> bool {
         self.remove(&body.topic);
         if self.messages.len() >= MESSAGES || self.bytes + body.weight() > BYTES {

@@ -1,4 +1,4 @@
-//! What a user may publish, and what it may subscribe to. Decides by topics alone.
+//! The topics to which a user may publish and subscribe. Decides by topics only.
 
 use super::filter::Filter;
 
@@ -10,7 +10,7 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// Rights of every client, if there are no users.
+    /// Rights of every client, if no users are configured.
     pub(super) fn all() -> Self {
         Self { all: true, ..Self::default() }
     }
@@ -22,7 +22,7 @@ impl Rights {
     /// One more: `all`, `device=NAMESPACE/NAME`, `topic=FILTER`, `read=FILTER` or `write=FILTER`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the right is malformed.
     pub(super) fn add(&mut self, right: &str) -> Result<(), String> {
         if right == "all" {
             self.all = true;
@@ -57,7 +57,7 @@ impl Rights {
         self.all || self.write.iter().any(|filter| filter.matches(topic))
     }
 
-    /// Whether it may hear all that this filter matches.
+    /// Whether the user may receive all topics that this filter matches.
     pub(super) fn may_subscribe(&self, filter: &Filter) -> bool {
         self.all || self.read.iter().any(|right| right.covers(filter))
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_right_is_told() {
+    fn malformed_right_is_reported() {
         for word in ["", "every", "device=", "device=a", "device=a/+", "device=a/b/c", "read=a#", "may=a", "device"] {
             assert!(Rights::default().add(word).is_err(), "{word}");
         }

@@ -1,4 +1,4 @@
-//! What all connections of the listener share: the hub, who is told of news, and the way to the node.
+//! State that all connections of the listener share: the hub, the wakers of connections, and the channel to the node.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// Does something with the hub, and wakes those for whom there is news then.
+    /// Runs `work` on the hub, then wakes the clients that have messages.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Hub) -> T) -> T {
         let mut hub = self.hub.borrow_mut();
         let done = work(&mut hub);
@@ -73,7 +73,7 @@ impl Shared {
         Rc::clone(self.wakes.borrow_mut().entry(token).or_default())
     }
 
-    /// A client is no more; its will, if that is for the node.
+    /// Removes a client; returns its will, if that is for the node.
     pub(super) fn gone(&self, token: Token, orderly: bool) -> Option<News> {
         self.wakes.borrow_mut().remove(&token);
         self.with(|hub| hub.gone(token, orderly))

@@ -110,7 +110,7 @@ impl Bench {
 }
 
 #[test]
-fn messages_go_to_whoever_hears_them_as_often_as_it_may() {
+fn messages_reach_each_subscriber_once() {
     let mut bench = Bench::new();
     let writer = bench.connect("writer");
     let unsure = bench.subscribed("unsure", "a/#", 0);
@@ -133,7 +133,7 @@ fn messages_go_to_whoever_hears_them_as_often_as_it_may() {
     bench.say(sure, &packet(0xa2, &[&[0, 5], &text(b"a/+")[..]].concat()));
     bench.say(writer, &publish(0x30, "a/b", 0, b"z"));
     assert_eq!(bench.told(sure), [0xb0, 2, 0, 5]);
-    // What was retained waits for who comes, as it is now.
+    // A new subscriber gets the present retained message.
     let late = bench.connect("late");
     bench.say(late, &subscribe("#", 1));
     assert_eq!(bench.told(late), b"\x90\x03\x00\x01\x01\x33\x08\x00\x03a/b\x00\x01x");
@@ -167,7 +167,7 @@ fn a_message_of_qos_2_is_taken_once() {
 }
 
 #[test]
-fn the_node_hears_its_topics_and_alone_says_its_own() {
+fn only_the_node_publishes_on_its_topics() {
     let mut bench = Bench::new();
     let client = bench.connect("client");
     let message = |payload: Option<&[u8]>| News::Message {
@@ -236,7 +236,7 @@ fn rights_are_those_of_the_user() {
 }
 
 #[test]
-fn a_will_is_for_those_that_are_cut() {
+fn will_is_published_only_after_a_lost_connection() {
     let mut bench = Bench::new();
     let reader = bench.subscribed("reader", "w", 1);
     let will = packet(0x10, b"\x00\x04MQTT\x04\x2e\x00\x00\x00\x01a\x00\x01w\x00\x03bye");
@@ -257,7 +257,7 @@ fn a_will_is_for_those_that_are_cut() {
 }
 
 #[test]
-fn what_waits_is_bounded_for_each_and_for_all() {
+fn queues_are_bounded_for_each_client_and_for_all() {
     let mut bench = Bench::new();
     let writer = bench.connect("writer");
     let wills = bench.subscribed("wills", "w", 0);
@@ -336,7 +336,7 @@ fn topics_of_rules_are_news_for_the_node() {
 }
 
 #[test]
-fn a_user_taken_from_the_file_is_cut_though_nobody_connects() {
+fn removed_user_is_disconnected() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().expect("temp dir");
@@ -362,7 +362,7 @@ fn a_user_taken_from_the_file_is_cut_though_nobody_connects() {
 }
 
 #[test]
-fn long_messages_are_passed_over_however_they_are_cut() {
+fn long_messages_are_skipped() {
     for (first, id) in [(0x30, None), (0x32, Some(3))] {
         let mut bytes = hello("a");
         bytes.extend(publish(first, "big", id.unwrap_or(0), &vec![b'x'; 300_000]));

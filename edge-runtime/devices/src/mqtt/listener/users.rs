@@ -52,7 +52,7 @@ impl Users {
         Ok(())
     }
 
-    /// What this user may, if it is the user. Takes as long for a user that there is not.
+    /// Returns the rights of this user if the password is right. Takes the same time for an unknown user.
     pub(super) fn rights(&self, name: &str, password: &[u8]) -> Option<Rc<Rights>> {
         let user = self.0.get(name);
         let right = same(user.map_or("", |user| &user.password).as_bytes(), password);

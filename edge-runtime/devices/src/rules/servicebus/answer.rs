@@ -1,4 +1,4 @@
-//! An answer as KubeEdge's servicebus gives it, `{"code", "msg", "body"}`, whose status says the same. Pure.
+//! An answer of KubeEdge's servicebus, `{"code", "msg", "body"}`; its HTTP status is the same code. Pure.
 
 use edge_protocol::message::{CallFailure, CallResult};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 /// When to try again, in seconds.
 const RETRY_AFTER: u16 = 5;
 
-/// `code`: what the target answers, or what hindered it.
+/// `code`: status of the target, or of the failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     code: u16,
@@ -24,7 +24,7 @@ impl Answer {
         self.code
     }
 
-    /// The status of HTTP: one that has a body, and leads nowhere else.
+    /// Returns the HTTP status: one that permits a body, and is not a redirect.
     const fn status(&self) -> u16 {
         match self.code {
             200..300 => 200,
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn status_and_code_say_what_came_of_it() {
+    fn status_and_code_reflect_the_result() {
         let text = |answer: Answer| String::from_utf8(answer.bytes()).unwrap();
         let http =
             |status, body: &[u8]| Answer::from(CallResult::Http { status, headers: vec![], body: body.to_vec() });

@@ -1,6 +1,6 @@
-//! KubeEdge's servicebus as programs on this device see it: they POST `{"method", "targetURL", "payload"}` over HTTP at a loopback
-//! address and are told what came of it at the target of the rule. Clients are strangers: each has bounds, and so have all of them
-//! together. Which rule a request is for, and the way to the cloud, are not known here.
+//! KubeEdge's servicebus for programs on this device: they POST `{"method", "targetURL", "payload"}` over HTTP to a
+//! loopback address, and get the result of the rule's target. Clients are untrusted: limits apply to each and to all
+//! together. This module does not know rules, or the way to the cloud.
 //!
 //! | file | owns |
 //! |---|---|
@@ -28,8 +28,8 @@ use super::requests::Request;
 use crate::bound::bound;
 use answer::Answer;
 
-/// Maximum number of connections. Beyond it, a new one replaces the oldest that has not sent a request yet, or does not
-/// read its answer.
+/// Maximum number of connections. Beyond it, a new one replaces the oldest that still has to send a request, or does
+/// not read its answer.
 const CONNECTIONS: usize = 64;
 /// Bytes of all long bodies at once.
 const BODIES: usize = 2 * MAX_BODY;
@@ -43,7 +43,7 @@ const LINGER: (Duration, u64) = (Duration::from_millis(500), 1 << 20);
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct Shared {
-    /// Those whose place another one may have, the oldest first.
+    /// Connections that a new one may replace, the oldest first.
     spare: RefCell<BTreeMap<u64, AbortHandle>>,
     bodies: Arc<Semaphore>,
     requests: mpsc::Sender<Request>,
@@ -89,7 +89,7 @@ impl Shared {
         oldest.map(|(_, task)| task.abort()).is_some()
     }
 
-    /// What came of it.
+    /// Sends the request to the bridge, and waits for the result.
     async fn ask(&self, target: String, body: request::Body) -> Answer {
         let (answer, answered) = oneshot::channel();
         let request = Request { target, body: body.bytes, answer, room: body.room };
@@ -104,7 +104,7 @@ impl Shared {
     }
 }
 
-/// What bytes that are all that ever comes are taken for; for the fuzz target alone.
+/// Parses bytes as the whole input of a connection; for the fuzz target only.
 pub(crate) fn fuzz_request(bytes: &[u8]) {
     let mut stream = tokio::io::join(bytes, tokio::io::sink());
     let bodies = Arc::new(Semaphore::new(BODIES));
@@ -139,7 +139,7 @@ async fn one(mut stream: TcpStream, number: u64, shared: &Shared) {
     if let Some(task) = spare {
         shared.spare.borrow_mut().insert(number, task);
     }
-    // Who does not take it does not want it.
+    // Ignores failures: the client may have left.
     let _ = timeout(SAY, stream.write_all(&answer.bytes())).await;
     let _ = stream.shutdown().await;
     // An end of the connection with bytes unread would take the answer away (RFC 9112, section 9.6).

@@ -17,18 +17,18 @@ const CHUNK: usize = 4_096;
 /// Size of a body for which there is always room: a client that announces a large body blocks only others that do.
 const SMALL: usize = 16 << 10;
 
-/// What a program has sent, with the room that was taken for it.
+/// A received request, with the memory it holds.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
-/// How long the body is; none for one that comes in chunks.
+/// Length of the body; `None` for a chunked one.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     length: Option<usize>,
-    /// The client waits until it is told to go on (RFC 9110, section 10.1.1).
+    /// The client waits for `100 Continue` (RFC 9110, section 10.1.1).
     waits: bool,
     /// Bytes of it.
     size: usize,
@@ -74,7 +74,7 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, Answer> {
     Ok(Some(head))
 }
 
-/// Reads one. An error is the answer to it; none for who has gone.
+/// Reads one request. An error is the answer to it; `None` if the client has left.
 pub(super) async fn read(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     bodies: &Arc<Semaphore>,
@@ -147,7 +147,7 @@ pub(super) fn target(body: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// What comes of bytes that are all that ever comes.
+    /// Parses bytes as the whole input of a connection.
     fn asked(bytes: &[u8], bodies: usize) -> Result<Vec<u8>, u16> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_or_too_much_is_answered_with_an_error() {
+    fn malformed_or_too_large_request_gets_an_error() {
         let long = "x".repeat(HEAD);
         let ext = "y".repeat(HEAD + CHUNK);
         let fields = "a: b\r\n".repeat(FIELDS + 1);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_body_the_target_alone_is_read() {
+    fn only_the_target_of_a_body_is_parsed() {
         let body = br#"{"method":"POST","targetURL":"http://a/b","payload":{"x":[1]}}"#;
         assert_eq!(target(body).as_deref(), Some("http://a/b"));
         assert_eq!(target(b"{}").as_deref(), Some(""), "which no rule has");

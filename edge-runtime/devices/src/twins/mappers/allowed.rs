@@ -63,7 +63,8 @@ impl Twins {
         !self.mappers.allowed.are_all()
     }
 
-    /// The call, if it may be made now; otherwise it is answered, or waits for what the daemon says of the pod.
+    /// Returns the call if it is permitted now. Otherwise it is answered, or waits for the daemon's answer about the
+    /// pod.
     pub(super) fn admit(&mut self, call: u64, request: Request, pod: String) -> Option<(Request, String)> {
         let allowed = &mut self.mappers.allowed;
         let status = match allowed.judge(&pod) {
@@ -124,7 +125,7 @@ impl Twins {
         }
     }
 
-    /// Mappers of an earlier process, or of other settings, may be such that may not register now.
+    /// Checks mappers that registered with an earlier process or other settings: they may not be permitted any more.
     pub(super) fn check_mappers(&mut self) {
         if self.mappers.allowed.are_all() {
             return;
@@ -134,7 +135,7 @@ impl Twins {
         self.outputs.extend(pods.into_iter().map(|uid| Output::Tell(FromHelper::Pod { uid })));
     }
 
-    /// Removes the mappers of such pods. They get no calls: their devices are not theirs to drive.
+    /// Removes the mappers of such pods. They get no calls: these pods must not drive devices.
     fn expel(&mut self, is_such: impl Fn(&str) -> bool) {
         let Self { mappers, outputs, .. } = self;
         let rows = &mut mappers.rows;

@@ -13,10 +13,10 @@ use super::push;
 
 /// A float32, as mappers are given numbers, holds every integer up to here.
 const EXACT: u64 = 1 << 24;
-/// Properties of which is said what is odd about them.
+/// Maximum number of properties named in a warning.
 const NOTES: usize = 3;
 
-/// What is odd about a Device, for an event on it.
+/// Problems of a Device, for an event on it.
 #[derive(Debug, Default)]
 pub(super) struct Notes(Vec<String>);
 
@@ -96,7 +96,7 @@ pub(super) fn device(
         if name.is_empty() || properties.iter().any(|other| other.name == name) {
             continue;
         }
-        // KubeEdge's framework dies of one that its model does not have.
+        // KubeEdge's framework crashes on a property that its model does not have.
         if !known(name) {
             notes.add(|| format!("property {name:?} is not in the model, and is kept from the mapper"));
             continue;
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_api_holds_makes_a_device() {
+    fn any_object_converts_to_a_device() {
         for broken in
             [json!(null), json!([]), json!({"properties": {}, "protocol": 7, "methods": [null, 1], "stateReport": []})]
         {

@@ -15,10 +15,10 @@ use super::super::merge::merged;
 use super::super::model_of;
 use super::convert::{self, Notes};
 
-/// Longest spec of an object that is kept for mappers, bytes of its JSON. All of it has to fit a message.
+/// Maximum length of the JSON of a spec that is kept for mappers, in bytes. It must fit a message.
 const LONGEST: usize = 256 << 10;
 
-/// What of a Device's spec matters to mappers; what is wanted of it stands with the twins.
+/// The parts of a Device's spec for mappers; desired values are with the twins.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Spec<'a> {
@@ -49,11 +49,11 @@ pub(in super::super) fn of_model(body: &Value) -> Option<Box<str>> {
     short(&body["spec"])
 }
 
-/// What a mapper should hold of a device.
+/// Which state of a device a mapper should have.
 pub(super) enum Wanted {
     /// Nothing: it is not here, or for no mapper.
     Gone,
-    /// What it has, until the model is known.
+    /// The state it has, until the model is known.
     Later,
     Is(Given),
 }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_the_one_of_the_book() {
+    fn hash_matches_the_reference() {
         assert_eq!(fnv(OFFSET, b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv(OFFSET, b"foobar"), 0x8594_4171_f739_67e8);
     }

@@ -1,5 +1,5 @@
-//! One mapper: the devices that it holds, its next call, and the consequences of the call's result. Knows neither its
-//! socket's state nor the content of a device.
+//! One mapper: the devices that it holds, its next call, and the consequences of the call's result. Does not know the
+//! state of its socket or the content of a device.
 //!
 //! Calls go one by one. A device waits by name, and the mapper gets the state at its turn: the newest wins, and a state
 //! that the mapper already has is not sent again.
@@ -35,7 +35,7 @@ pub(super) struct Info {
     pub(super) replaced: bool,
 }
 
-/// What is kept of it.
+/// Stored state of a mapper.
 #[derive(Serialize, Deserialize)]
 struct Record {
     #[serde(flatten)]
@@ -55,7 +55,7 @@ pub(super) struct Mapper {
     pub(super) held: BTreeMap<Named, Option<u64>>,
     /// Devices of which it may not hold what it should.
     queue: BTreeMap<Named, Retry>,
-    /// Devices that it would not take as they are, of which an event has told.
+    /// Devices that it refused in their present form, and that an event has reported.
     refused: BTreeSet<Named>,
     flying: Option<Flying>,
     /// No process accepts calls at its socket.
@@ -83,7 +83,7 @@ enum What {
 pub(super) struct ToCall {
     pub(super) path: &'static str,
     pub(super) message: Vec<u8>,
-    /// What is odd about the device that it gives.
+    /// Problems of the device that the call sends.
     pub(super) odd: Option<(Named, Option<String>)>,
 }
 
@@ -193,7 +193,8 @@ impl Mapper {
                     continue;
                 }
                 (Some(_), None) => {
-                    // KubeEdge's framework dies of a second one: who dies meanwhile must know that it was tried.
+                    // KubeEdge's framework crashes on a second one. After a crash of this process its successor must
+                    // know of the attempt.
                     if self.held.insert(device.clone(), None) != Some(None) {
                         rows.put_at_once(rows::of_device(self.number, &device), rows::record(None));
                     }
@@ -228,7 +229,7 @@ impl Mapper {
         }
     }
 
-    /// It has said something of this device: it runs, and may take calls by now.
+    /// The mapper has reported about this device: it runs, and may accept calls now.
     pub(super) fn is_heard(&mut self, now: u64, device: &Named) {
         if self.held.contains_key(device) {
             self.down.sooner(now);

@@ -1,5 +1,5 @@
 //! Mappers, the programs that drive devices over DMI: which are registered, the devices of each, and their next calls.
-//! Knows neither gRPC's bytes nor sockets.
+//! Does not know the bytes of gRPC, or sockets.
 //!
 //! | file | owns |
 //! |---|---|
@@ -49,7 +49,7 @@ pub const SOCKET: &str = "dmi.sock";
 /// Time after which a replaced mapper that accepts no calls is given up, in milliseconds.
 const GIVE_UP: u64 = 10 * MINUTE;
 
-/// What a mapper asks.
+/// A request of a mapper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Register(MapperRegisterRequest),
@@ -78,14 +78,14 @@ pub(super) struct Mappers {
     all: Vec<Mapper>,
     pub(super) rows: Rows,
     pub(super) samples: Samples,
-    /// What was kept has been read.
+    /// The stored state has been read.
     loaded: bool,
     /// Devices of which something may have changed for a mapper.
     touched: BTreeSet<Named>,
     unanswered: Vec<(Registration, Info)>,
     /// Number of the last call.
     call: u64,
-    /// Devices of which an event has told what is odd about them.
+    /// Devices with an event about their problems.
     odd: BTreeMap<Named, String>,
     replaced_at: Option<u64>,
     rate: Rate,
@@ -142,7 +142,7 @@ impl Mappers {
         may
     }
 
-    /// What was kept by an earlier process, as the daemon has told it.
+    /// Loads the state that an earlier process stored, as the daemon sent it.
     fn load(&mut self, now: u64) {
         let Self { all, rows, touched, .. } = self;
         let of_mappers = rows.told.iter().filter_map(|(uid, record)| match rows::parse(uid) {
@@ -190,7 +190,7 @@ impl Twins {
         }
     }
 
-    /// The daemon has told all rows.
+    /// The daemon has sent all rows.
     pub(super) fn mappers_told(&mut self, now: Now) {
         if !self.mappers.are_on() {
             return;
@@ -205,7 +205,7 @@ impl Twins {
         self.mappers.rows.differ(are);
     }
 
-    /// Answers who has registered before the daemon had told what there is.
+    /// Answers mappers that registered before the daemon had sent all objects.
     pub(super) fn mappers_ready(&mut self, now: Now) {
         for (registration, info) in std::mem::take(&mut self.mappers.unanswered) {
             let answer = self.registered(now, &registration, info);

@@ -147,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_is_the_same_again(texts in proptest::collection::vec("[ab\u{e9}\u{1f600}]{0,300}|.{0,40}", 1..6)) {
+        fn packed_value_is_restored_unchanged(texts in proptest::collection::vec("[ab\u{e9}\u{1f600}]{0,300}|.{0,40}", 1..6)) {
             let mut samples = Samples::default();
             let packed: Vec<Packed> = texts.iter().map(|text| samples.pack(&model(), text)).collect();
             for (text, packed) in texts.iter().zip(&packed) {

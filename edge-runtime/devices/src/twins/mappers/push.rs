@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::convert::{any_map, short, text, whole};
 
-/// What is of another type than it should be is as good as absent.
+/// Parses the push method. A field of another type counts as absent.
 pub(super) fn method(push: &Value) -> Option<PushMethod> {
     push.as_object()?;
     Some(PushMethod {

@@ -1,4 +1,4 @@
-//! A mapper says that it is there: whether it may be, whom it replaces, and what it is given at once.
+//! Registration of a mapper: whether it is permitted, which mapper it replaces, and which devices it gets at once.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -19,12 +19,12 @@ pub(super) const MOST: usize = 32;
 const OF_POD: usize = 8;
 /// Longest name, version and protocol, in bytes.
 const LONGEST: usize = 253;
-/// Most bytes of an answer: gRPC takes no more than 4 MiB unless it is told to. What does not fit follows one by one.
+/// Maximum length of an answer in bytes: gRPC limits messages to 4 MiB by default. Further devices follow one by one.
 const ANSWER: usize = 7 << 19;
 /// Maximum number of devices in an answer, for which a mapper waits at most a second: a small board prepares this
 /// number in half of it.
 const AT_ONCE: usize = 1_000;
-/// Devices of which an event says who drives them now.
+/// Maximum number of events that name the new mapper of a device.
 const EVENTS: usize = 25;
 /// Registrations that wait for the daemon.
 const WAITING: usize = 16;
@@ -74,7 +74,7 @@ impl Twins {
         };
         let answer = match info {
             Err(status) => Err(status),
-            // What there is for it is not known before the daemon has said it.
+            // Its devices are unknown before the daemon has sent all objects.
             Ok(info) if !self.ready && self.mappers.unanswered.len() < WAITING => {
                 self.mappers.unanswered.push((registration, info));
                 return;
@@ -104,7 +104,7 @@ impl Twins {
         let (number, mut before) = self.make_way(&info);
         let mut mapper = Mapper::new(number, info, now.mono);
         let answer = self.give_all(&mut mapper, registration.with_data);
-        // One that starts again and again wears the medium by no more than what has changed.
+        // A mapper that restarts repeatedly causes writes only for changes.
         for (uid, record) in mapper.rows() {
             if before.remove(&uid).as_ref() != Some(&record) {
                 self.mappers.rows.put(uid, record);
@@ -166,7 +166,7 @@ impl Twins {
         let (mut answer, mut odd) = (Vec::new(), Vec::new());
         let mut source = Source::new(&self.devices, &self.models);
         for id in self.devices.keys() {
-            // Whether it is of this mapper at all is seen when its turn comes.
+            // At its turn the device may turn out to belong to another mapper.
             if mapper.held.len() == AT_ONCE {
                 mapper.enqueue(id.clone());
                 continue;

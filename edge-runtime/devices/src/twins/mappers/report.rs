@@ -1,4 +1,4 @@
-//! What mappers say of their devices: as if the devices said it themselves.
+//! Reports of mappers, processed as if the devices had sent them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn not_here(Named { namespace, name }: &Named) -> Status {
 }
 
 impl Twins {
-    /// What does not fit is left out. An error if nothing of it fits.
+    /// Omits values that do not fit. Fails if none fits.
     pub(super) fn twins_reported(&mut self, now: Now, request: ReportDeviceStatusRequest) -> Result<(), Status> {
         let id = Named { namespace: request.device_namespace.into(), name: request.device_name.into() };
         let reported = request.reported_device.ok_or_else(|| invalid("the request has no reportedDevice"))?;
@@ -32,7 +32,7 @@ impl Twins {
         let (mut changes, mut first) = (BTreeMap::new(), None);
         for Twin { property_name: name, observed_desired, reported } in reported.twins {
             let value = |held: TwinProperty| Text::from(held.value);
-            // The one that comes last of two counts, and one that is not said says nothing.
+            // The last of two entries counts; an entry without a value is ignored.
             let change =
                 Change { actual: reported.map(value), observed: observed_desired.map(value), ..Change::default() };
             let in_spec = device.properties.get(&*name).is_some_and(|property| property.in_spec);

@@ -1,4 +1,4 @@
-//! When something that failed is tried again. In milliseconds.
+//! Back-off of failed calls, in milliseconds.
 
 const FIRST: u64 = 100;
 const SOON: u64 = 1_000;

@@ -1,5 +1,5 @@
-//! What is kept of mappers over a restart, so that none of them notices it: a row for each mapper, and one for each device that a
-//! mapper holds.
+//! Stored state of mappers, so that mappers do not notice a restart: a row for each mapper, and one for each device
+//! that a mapper holds.
 //!
 //! | row | record |
 //! |---|---|
@@ -65,7 +65,7 @@ pub(in super::super) struct Rows {
     unnoted: BTreeMap<String, String>,
     /// Before anything else is done.
     at_once: bool,
-    /// What the daemon has told in this round.
+    /// Rows that the daemon has sent in this round.
     pub(in super::super) told: BTreeMap<String, String>,
 }
 
@@ -105,7 +105,7 @@ impl Rows {
         std::mem::take(&mut self.unnoted).into_iter().map(|(uid, record)| Row { uid, record }).collect()
     }
 
-    /// What makes of the rows that the daemon has told those that there are.
+    /// Computes the changes from the rows of the daemon to the present ones.
     pub(super) fn differ(&mut self, mut are: BTreeMap<String, String>) {
         for (uid, record) in std::mem::take(&mut self.told) {
             if are.get(&uid) == Some(&record) {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn only_changed_rows_are_written() {
         let map = |rows: &[(&str, &str)]| rows.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
         let mut rows = Rows { told: map(&[("same", "1"), ("other", "1"), ("gone", "1")]), ..Rows::default() };
         rows.differ(map(&[("same", "1"), ("other", "2"), ("new", "3")]));

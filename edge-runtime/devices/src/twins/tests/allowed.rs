@@ -22,7 +22,7 @@ fn state() -> Request {
     })
 }
 
-/// What was answered so far, by the number of the call.
+/// Answers so far, by number of the call.
 fn answers(world: &mut World) -> Vec<(u64, Option<Code>)> {
     world.tick();
     let mut answers = Vec::new();
@@ -62,7 +62,7 @@ fn only_pods_of_these_namespaces_register_and_report() {
     assert_eq!(asked(&mut world), ["good"]);
     world.twins.pod(world.now, "good", Some("lab".into()));
     assert_eq!(answers(&mut world), [(first, None), (second, None)]);
-    // From then on it is known, and so is who may not.
+    // After the answer of the daemon both permission and refusal are known.
     let third = speak(&mut world, state(), "good");
     let bad = speak(&mut world, registration("n", "lab", true), "bad");
     assert_eq!((answers(&mut world), asked(&mut world)), (vec![(third, None)], vec!["bad".to_owned()]));
@@ -86,7 +86,7 @@ fn only_pods_of_these_namespaces_register_and_report() {
 }
 
 #[test]
-fn who_floods_with_strange_pods_keeps_nothing_waiting_for_ever() {
+fn flood_of_unknown_pods_is_answered() {
     let mut world = World::started(&only(&["lab"]), &BTreeMap::new());
     (0..1_000).for_each(|n| world.twins.asked(world.now, n, state(), format!("pod-{n}")));
     let refused = answers(&mut world);

@@ -1,9 +1,9 @@
-//! What the bridge is told, and when.
+//! Reports to the bridge, and their times.
 
 use super::*;
 
 #[test]
-fn the_first_value_is_told_at_once_and_the_newest_after_the_pause() {
+fn first_value_is_reported_at_once_and_the_newest_after_a_pause() {
     let mut world = World::lab("");
     world.report("temp", "1");
     let first = world.acked();
@@ -23,7 +23,7 @@ fn the_first_value_is_told_at_once_and_the_newest_after_the_pause() {
 }
 
 #[test]
-fn what_does_not_change_is_told_again_seldom() {
+fn unchanged_value_is_repeated_rarely() {
     let mut world = World::lab("");
     world.report("temp", "1");
     world.acked();
@@ -41,7 +41,7 @@ fn what_does_not_change_is_told_again_seldom() {
 }
 
 #[test]
-fn one_batch_is_under_way_and_a_cut_makes_it_void() {
+fn one_batch_is_sent_at_a_time_and_a_lost_link_voids_it() {
     let mut world = World::lab("");
     world.report("temp", "1");
     let (lost, _) = world.reports().remove(0);
@@ -66,7 +66,7 @@ fn one_batch_is_under_way_and_a_cut_makes_it_void() {
 }
 
 #[test]
-fn the_budget_holds_and_what_is_urgent_goes_first() {
+fn reports_keep_to_the_budget_and_urgent_ones_come_first() {
     let mut world = World::new(&settings());
     for n in 0..100 {
         world.device(&format!("d{n:02}"), &format!("uid-{n}"), device(""));
@@ -94,7 +94,7 @@ fn the_budget_holds_and_what_is_urgent_goes_first() {
 }
 
 #[test]
-fn d07_a_flood_costs_no_more_than_the_budget_and_the_newest_arrives() {
+fn d07_flood_keeps_to_the_budget_and_the_newest_value_arrives() {
     let mut world = World::new(&settings());
     for n in 0..300 {
         world.device(&format!("d{n:03}"), &format!("uid-{n}"), device(""));
@@ -136,7 +136,7 @@ fn d07_a_flood_costs_no_more_than_the_budget_and_the_newest_arrives() {
 
 /// No replay, however long the link was down, and whatever the clock did meanwhile.
 #[test]
-fn d05_after_an_outage_the_newest_is_told_once_with_its_time() {
+fn d05_newest_value_is_reported_once_after_an_outage() {
     let mut world = World::lab("");
     for value in ["1", "2"] {
         world.report("temp", value);
@@ -201,7 +201,7 @@ fn batches_are_small() {
 }
 
 #[test]
-fn a_device_has_heard_of_what_it_has_come_to_be() {
+fn value_equal_to_the_desired_one_counts_as_observed() {
     let mut world = World::lab("ON");
     world.report("led", "OFF");
     let report = world.acked();
@@ -211,7 +211,8 @@ fn a_device_has_heard_of_what_it_has_come_to_be() {
     let report = world.acked();
     assert_eq!((reported(&report, "led"), observed(&report, "led")), (Some("ON"), Some("ON")));
     world.wait(1_000);
-    // What is wanted here is told as heard of, and so is what the cloud wants and the device already is.
+    // A local desired value is reported as observed, and so is a desired value of the cloud that the device already
+    // has.
     assert!(world.twins.set(world.now, &id("t1"), "led", "DIM").is_ok());
     world.tick();
     assert_eq!(observed(&world.acked(), "led"), Some("DIM"));
@@ -241,7 +242,7 @@ fn another_device_of_the_same_name_shows_nothing_of_the_old_one() {
 }
 
 #[test]
-fn what_a_new_daemon_does_not_tell_is_gone() {
+fn device_that_a_new_daemon_omits_is_removed() {
     let mut world = World::lab("");
     world.device("t2", "uid-2", device(""));
     world.twins.daemon_came(world.now);
@@ -284,7 +285,7 @@ fn people_see_devices_as_they_are() {
 }
 
 #[test]
-fn a_value_is_told_again_with_its_type_when_the_model_comes_late() {
+fn value_is_repeated_with_its_type_after_a_late_model() {
     let mut world = World::new(&settings());
     world.device("t1", UID, device("ON"));
     world.twins.told(world.now);
@@ -302,9 +303,9 @@ fn a_value_is_told_again_with_its_type_when_the_model_comes_late() {
     assert!(world.reports().is_empty());
 }
 
-/// What was kept may be older than what was told since (D4).
+/// A stored value may be older than the last report (D4).
 #[test]
-fn what_was_kept_and_told_is_not_told_again_before_the_device_says_it() {
+fn restored_value_is_not_repeated_before_a_new_report() {
     let mut world = World::lab("ON");
     world.report("temp", "21.5").tick();
     world.acked();
@@ -330,10 +331,10 @@ fn what_was_kept_and_told_is_not_told_again_before_the_device_says_it() {
     }
 }
 
-/// The number of the report says what is newer if no clock does: a value that was not reported since has that of the
-/// first record (D4).
+/// Without a clock the number of the report decides which value is newer. A value without a report since then has the
+/// number of the first record (D4).
 #[test]
-fn what_was_kept_says_as_of_which_report() {
+fn restored_value_has_the_number_of_its_report() {
     let mut world = World::lab("ON");
     world.report("temp", "21.5").tick();
     let seq = world.acked().seq;
@@ -358,16 +359,16 @@ fn what_was_kept_says_as_of_which_report() {
             (twin.property.as_str(), value.value.as_str(), value.kept_seq)
         });
         assert_eq!(told.collect::<Vec<_>>(), expected);
-        // Not acknowledged; one of both is said again, and kept.
+        // Without an acknowledgement; one of both values is repeated, and stored.
         world.link(false);
         world.report("led", led);
         expected[0] = ("led", led, devices[0].seq);
     }
 }
 
-/// What stands in the way of a write may go by itself (D5).
+/// The cause of a failed write may end without a change of the object (D5).
 #[test]
-fn what_is_refused_is_told_again_and_not_taken_for_told() {
+fn refused_report_is_repeated() {
     let mut world = World::lab("ON");
     world.report("temp", "1").tick();
     let (batch, _) = world.reports().remove(0);
@@ -382,7 +383,7 @@ fn what_is_refused_is_told_again_and_not_taken_for_told() {
 
 /// A device that changes its state all the time is reported, and so are the others.
 #[test]
-fn urgent_news_starves_nobody() {
+fn urgent_reports_do_not_starve_others() {
     let mut world = World::new(&settings());
     world.model();
     for number in 0..20 {

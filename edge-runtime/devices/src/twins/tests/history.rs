@@ -1,4 +1,4 @@
-//! Histories: which devices have one, what is in it, and what is written of it when.
+//! Histories: which devices have one, its content, and when it is written.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn the_last_changes_are_there_with_their_times() {
 }
 
 #[test]
-fn what_is_no_number_is_refused_once() {
+fn malformed_number_is_reported_once() {
     let mut world = lab("many");
     let why = "annotation sampan.dev/history: \"many\" is no number from 0 to 1000: no history is kept";
     assert_eq!(refusals(world.tick()), [why]);
@@ -87,7 +87,7 @@ fn what_is_no_number_is_refused_once() {
     assert_eq!(refusals(world.tick()).len(), 1);
 }
 
-/// No write while there is a link but at the end, and none at all for who wants no history.
+/// Online, a history is written only at the end; without the annotation it is never written.
 #[test]
 fn histories_are_written_when_reported_values_are() {
     let mut world = lab("100");
@@ -127,7 +127,7 @@ fn histories_are_written_when_reported_values_are() {
 
 /// Offline, with the largest history there may be, changing all the time.
 #[test]
-fn d14_a_history_wears_the_medium_no_more_than_it_may() {
+fn d14_history_keeps_to_the_write_limit() {
     let mut world = lab("1000");
     world.link(false);
     let mut written = 0;
@@ -142,7 +142,7 @@ fn d14_a_history_wears_the_medium_no_more_than_it_may() {
 }
 
 #[test]
-fn what_was_written_is_there_again_after_a_start() {
+fn written_history_is_restored_after_a_start() {
     let mut world = lab("3");
     for value in ["1", "2", "3"] {
         world.report("temp", value);
@@ -150,7 +150,7 @@ fn what_was_written_is_there_again_after_a_start() {
     world.report("led", "ON");
     world.twins.end(world.now);
     let rows = world.tick().kept();
-    // Before or after the daemon has told all, and for as many as are wanted now.
+    // Before or after the daemon has sent all, and for the present number of changes.
     let mut restored = started(&rows, "2");
     assert_eq!(changes(&restored, "temp"), ["2", "3"]);
     restored.report("temp", "3");
@@ -171,7 +171,7 @@ fn what_was_written_is_there_again_after_a_start() {
     world.twins.end(world.now);
     world.tick();
     assert_eq!(rows_of_histories(&mut world).len(), 2);
-    // Rows of who is no more are no more; those of a device that has its history are.
+    // Rows of deleted devices are deleted; rows of a device with a history stay.
     world.link(true);
     world.wait(601_000);
     assert!(rows_of_histories(world.tick()).is_empty());
@@ -214,7 +214,7 @@ fn rows_go_with_the_device_the_property_and_the_annotation() {
     assert_eq!(forgotten, [Row { uid: "history/uid-1/temp".into(), record: String::new() }]);
 }
 
-/// A thousand devices that ask for all they may have no more than one of them.
+/// A thousand devices with the largest histories get no more memory than permitted for all.
 #[test]
 fn d12_histories_of_all_devices_share_one_bound() {
     let mut world = World::new(&settings());

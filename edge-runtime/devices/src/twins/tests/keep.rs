@@ -1,4 +1,4 @@
-//! What is given to be kept, when, and what a process that starts makes of it.
+//! Stored state: its content, when it is written, and how a new process restores it.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn d14_while_there_is_a_link_only_wishes_are_written() {
 }
 
 #[test]
-fn d14_without_a_link_values_are_written_each_minute_and_noted_as_told_once() {
+fn d14_offline_values_are_stored_each_minute() {
     let mut world = World::lab("");
     world.link(false);
     let mut written = Vec::new();
@@ -55,7 +55,8 @@ fn d14_without_a_link_values_are_written_each_minute_and_noted_as_told_once() {
     let told = restored.acked();
     assert_eq!(told.twins[0].reported.as_ref().map(|value| value.at_ms), Some(START.wall + 599_000));
 
-    // What was kept as untold is kept as told when it has been, or a start would tell it after newer values.
+    // A value that is stored as pending is stored as reported later. Otherwise a start would report it after newer
+    // values.
     world.link(true);
     world.tick();
     world.acked();
@@ -75,7 +76,7 @@ fn d14_without_a_link_values_are_written_each_minute_and_noted_as_told_once() {
 }
 
 #[test]
-fn rows_may_come_before_or_after_what_they_are_about() {
+fn rows_may_arrive_before_or_after_their_device() {
     let mut world = World::lab("ON");
     world.t1(
         "twin/update",
@@ -109,7 +110,7 @@ fn rows_may_come_before_or_after_what_they_are_about() {
 }
 
 #[test]
-fn rows_of_nobody_are_forgotten_and_broken_ones_ignored() {
+fn rows_without_a_device_are_deleted_and_broken_ones_ignored() {
     let row = |uid: &str| Row { uid: uid.into(), record: "{broken".into() };
     let mut world = started(&[row(UID), row("other")], "ON");
     world.wait(3_600_000);
@@ -122,7 +123,7 @@ fn rows_of_nobody_are_forgotten_and_broken_ones_ignored() {
 }
 
 #[test]
-fn what_a_new_daemon_has_not_written_is_given_again() {
+fn rows_that_a_new_daemon_lacks_are_sent_again() {
     let mut world = World::lab("ON");
     assert!(world.twins.set(world.now, &id("t1"), "led", "DIM").is_ok());
     world.wait(1_000);
@@ -161,9 +162,9 @@ fn many_rows_are_many_lines() {
     assert_eq!(world.kept().len(), 1_000);
 }
 
-/// Where the module was off, the bridge tells of devices after the daemon has told all it holds.
+/// Where the module was off, the bridge sends devices after the daemon has sent all objects.
 #[test]
-fn a_device_that_comes_after_all_was_told_finds_what_was_kept_of_it() {
+fn late_device_gets_its_stored_state() {
     let mut old = World::lab("ON");
     assert!(old.twins.set(old.now, &id("t1"), "led", "DIM").is_ok());
     old.link(false);

@@ -1,4 +1,4 @@
-//! Mappers: what they are given, in which order, how often, and what they say.
+//! Mappers: their calls, with order and frequency, and their reports.
 
 use std::collections::BTreeMap;
 
@@ -199,7 +199,7 @@ impl World {
         self.tick();
     }
 
-    /// The mapper answers all calls until there are no more.
+    /// Answers all calls of the mapper until none is left.
     pub(super) fn serve(&mut self, mapper: &mut Mapper) {
         self.tick();
         loop {
@@ -290,7 +290,7 @@ fn a_mapper_is_given_its_devices_at_once_and_news_once_each() {
     world.twins.gone(world.now, Kind::Device, &id("t1"), UID);
     world.serve(&mut mapper);
     assert_eq!(mapper.called(), ["RemoveDevice default/t1"]);
-    // Of another protocol, and back again.
+    // Changes to another protocol, and back again.
     let mut other = lab_device("");
     other.set_at(&["spec", "protocol", "protocolName"], "modbus".into());
     world.device("t2", "uid-2", other);
@@ -388,7 +388,7 @@ fn a_mapper_that_does_not_serve_yet_is_tried_again() {
 }
 
 #[test]
-fn what_a_mapper_refuses_keeps_no_other_device_from_it() {
+fn refused_device_does_not_delay_others() {
     let mut world = World::dmi();
     let mut mapper = world.register("m");
     world.device("t1", UID, lab_device("OFF"));
@@ -414,7 +414,7 @@ fn what_a_mapper_refuses_keeps_no_other_device_from_it() {
 }
 
 #[test]
-fn a_device_is_removed_once_whatever_comes_of_it() {
+fn device_is_removed_once_whatever_the_result() {
     for code in [Code::DeadlineExceeded, Code::Internal, Code::Unknown] {
         let mut world = World::dmi();
         world.register("m");
@@ -422,7 +422,7 @@ fn a_device_is_removed_once_whatever_comes_of_it() {
         world.tick();
         let calls = world.calls();
         assert_eq!(calls[0].path, method::REMOVE_DEVICE);
-        // It never arrived: that does not count.
+        // A call that never arrived does not count.
         world.fails(calls[0].call, Code::Unavailable);
         world.wait(100);
         world.tick();
@@ -434,7 +434,7 @@ fn a_device_is_removed_once_whatever_comes_of_it() {
             world.tick();
             assert!(world.calls().is_empty());
         }
-        // Here again: it is told as one that the mapper does not have.
+        // It returns, and is sent as a device that the mapper does not have.
         world.device("t1", UID, lab_device("ON"));
         world.tick();
         assert_eq!(world.calls()[0].path, method::REGISTER_DEVICE);
@@ -478,7 +478,7 @@ fn d09_another_helper_goes_on_without_a_call() {
     world.rows(&mut rows);
     assert_eq!(rows, before, "nothing is forgotten");
 
-    // What has changed meanwhile is told.
+    // Changes during the restart are sent.
     let mut world = again(&rows, &[("t1", UID, "OFF"), ("t3", "uid-3", "ON")]);
     world.serve(&mut mapper);
     assert_eq!(mapper.called(), ["UpdateDevice default/t1", "RemoveDevice default/t2"]);
@@ -492,7 +492,7 @@ fn d09_another_helper_goes_on_without_a_call() {
     world.rows(&mut rows);
     let mut world = again(&rows, &[("t1", UID, "OFF")]);
     assert!(world.calls().is_empty());
-    // A daemon that has not written what it was given is told again.
+    // A daemon that did not write the rows gets them again.
     world.rows(&mut rows);
     let held = rows.clone();
     world.device("t1", UID, lab_device("DIM"));
@@ -521,7 +521,7 @@ fn d09_another_helper_goes_on_without_a_call() {
 
 /// It has moved hardware by then: a helper that is killed now must not have it do so again.
 #[test]
-fn d09_what_a_mapper_has_taken_is_noted_before_anything_else_happens() {
+fn d09_accepted_call_is_noted_before_the_next_step() {
     let mut world = World::dmi();
     let mut mapper = world.register("m");
     for led in ["OFF", "DIM"] {
@@ -532,7 +532,7 @@ fn d09_what_a_mapper_has_taken_is_noted_before_anything_else_happens() {
         let noted: Vec<String> = world.twins.unnoted().into_iter().map(|row| row.uid).collect();
         assert_eq!(noted, ["mapper/1/default/t1"], "{led}");
     }
-    // The store has it later, and not each time: the medium wears out.
+    // The store gets it later, and not each time, to spare the medium.
     world.said.clear();
     for n in 0..1_000 {
         world.device("t1", UID, lab_device(&format!("{n}")));
@@ -542,7 +542,7 @@ fn d09_what_a_mapper_has_taken_is_noted_before_anything_else_happens() {
 }
 
 #[test]
-fn a_mapper_that_starts_again_is_given_everything_and_little_is_written() {
+fn restarted_mapper_gets_everything_with_few_writes() {
     let mut world = World::dmi();
     world.register("m");
     let mut rows = BTreeMap::new();
@@ -598,7 +598,7 @@ fn the_newer_of_two_mappers_gets_the_devices() {
     world.rows(&mut rows);
     assert_eq!(rows.keys().collect::<Vec<_>>(), ["mapper/2", "mapper/2/default/t1"]);
 
-    // One that is dead by then is given up.
+    // A mapper that is dead by then is given up.
     world.register("third");
     for _ in 0..30 {
         world.tick();
@@ -635,7 +635,7 @@ fn a_registration_before_the_daemon_is_answered_after_it() {
 }
 
 #[test]
-fn what_does_not_fit_an_answer_follows() {
+fn devices_beyond_one_answer_follow() {
     let mut world = World::new(&with_dmi());
     world.model();
     let mut long = lab_device("ON");
@@ -671,7 +671,7 @@ fn what_does_not_fit_an_answer_follows() {
 }
 
 #[test]
-fn registrations_that_are_none_are_refused() {
+fn malformed_registrations_are_refused() {
     let mut world = World::dmi();
     let register = |change: &dyn Fn(&mut MapperInfo)| {
         let Request::Register(mut request) = registration("m", "lab", true) else { panic!("{NEVER}") };
@@ -728,7 +728,7 @@ fn a_mapper_s_reports_are_the_device_s() {
     assert_eq!((reported(&report, "temp"), reported(&report, "led")), (Some("21.5"), Some("OFF")));
     assert_eq!((observed(&report, "temp"), observed(&report, "led")), (None, Some("ON")));
 
-    // What the mapper holds is older than what is wanted: it is shown so, however the device is.
+    // The mapper holds an older desired value: the status shows that, whatever the device reports.
     world.device("t1", UID, lab_device("DIM"));
     assert_eq!(world.twins_say("t1", vec![twin("led", Some("ON"), Some("DIM"))]), Ok(Vec::new()));
     world.wait(1_000);
@@ -753,7 +753,7 @@ fn a_mapper_s_reports_are_the_device_s() {
 }
 
 #[test]
-fn reports_that_are_none_are_refused_and_take_no_other_property_with_them() {
+fn malformed_report_does_not_affect_other_properties() {
     let mut world = World::dmi();
     assert_eq!(world.ask(Request::Twins(ReportDeviceStatusRequest::default())), Err(Code::InvalidArgument));
     assert_eq!(world.twins_say("t9", vec![twin("temp", None, Some("1"))]), Err(Code::NotFound));
@@ -775,7 +775,7 @@ fn reports_that_are_none_are_refused_and_take_no_other_property_with_them() {
 }
 
 #[test]
-fn what_is_odd_about_a_device_is_said_once() {
+fn problem_of_a_device_is_reported_once() {
     let mut world = World::dmi();
     let mut mapper = world.register("m");
     let mut odd = lab_device("ON");
@@ -790,7 +790,7 @@ fn what_is_odd_about_a_device_is_said_once() {
 }
 
 #[test]
-fn one_that_registers_without_end_wears_the_medium_no_more_than_others() {
+fn endless_registrations_keep_to_the_write_limit() {
     let mut world = World::dmi();
     let (mut pages, per_hour) = (0, with_dmi().store.writes_per_hour);
     for second in 0..3_600 {

@@ -1,5 +1,5 @@
-//! Any news of devices, mappers and restarts in any order: no mapper is told what it holds, or twice to leave a device, and in the
-//! end each holds what it should. What a mapper as KubeEdge's framework makes it would die of fails in [`Mapper`].
+//! Random events of devices, mappers and restarts. A mapper is never sent what it holds, or told twice to remove a
+//! device, and finally each holds the right devices. [`Mapper`] fails where KubeEdge's framework would crash.
 
 use std::collections::BTreeMap;
 
@@ -18,22 +18,22 @@ const MAPPERS: [&str; 2] = ["m1", "m2"];
 
 #[derive(Clone, Debug)]
 enum News {
-    /// Which device, and the desired value of its LED.
+    /// A device, and the desired value of its LED.
     Device(usize, u8),
-    /// The same object again, as after a status write.
+    /// Repeats an unchanged object, as after a status write.
     Same(usize),
     Gone(usize),
     Model(u8),
     ModelGone,
     Wish(usize, u8),
-    /// What one sees of it, a mapper says.
+    /// A mapper reports a value of it.
     Reports(usize),
-    /// It starts, with the data at once or without.
+    /// A mapper starts, with the data at once or without.
     Starts(usize, bool),
     Stops(usize),
-    /// How the calls go that are under way.
+    /// The running calls succeed.
     Done,
-    /// It was done, and the answer was lost.
+    /// The running calls succeed, but the answers are lost.
     Lost,
     Refused,
     /// The helper dies, or ends in order.
@@ -149,7 +149,7 @@ impl Lab {
         }
     }
 
-    /// What is under way ends so. A mapper that does not run takes nothing.
+    /// Ends the running calls. A stopped mapper processes none.
     fn ends(&mut self, done: bool, answer: Result<(), Code>) {
         for Calling { socket, call, path, message, .. } in std::mem::take(&mut self.flying) {
             let answer = match self.running.get_mut(&socket) {
@@ -210,7 +210,7 @@ impl Lab {
                 let now = self.world.now;
                 self.changes += 8;
                 let name = MAPPERS[mapper];
-                // Who is asked for the process before it hears nothing more.
+                // A call to the old process: it receives nothing more.
                 self.flying.retain(|flying| flying.socket != format!("{name}.sock"));
                 let mut started = Mapper::default();
                 self.world.twins.asked(now, 1, registration(name, "lab", with_data), String::new());
@@ -226,7 +226,7 @@ impl Lab {
             News::Stops(mapper) => drop(self.running.remove(&format!("{}.sock", MAPPERS[mapper]))),
             News::Done => self.ends(true, Ok(())),
             News::Lost => {
-                // Another one would be told again, with good reason.
+                // Any other lost call would rightly be repeated.
                 let removes = |flying: &Calling| flying.path.ends_with("RemoveDevice");
                 if self.flying.iter().all(removes) {
                     self.ends(true, Err(Code::DeadlineExceeded));
@@ -239,7 +239,7 @@ impl Lab {
                 }
             }
             News::Helper(in_order) => {
-                // What is under way is done or not, and only who ends in order has written what is done.
+                // Running calls succeed or not, and only an orderly end stores their results.
                 self.ends(true, Ok(()));
                 self.tick();
                 self.ends(true, Ok(()));
@@ -250,7 +250,7 @@ impl Lab {
                     self.world.wait(1_000);
                 }
                 self.tick();
-                // What is under way then: it is not tried again that a device leaves, and everything else is.
+                // Running calls: the removal of a device is not retried, all others are.
                 self.flying.retain(|flying| flying.path.ends_with("RemoveDevice"));
                 self.ends(true, Ok(()));
                 self.world = World { now, ..World::new(&with_dmi()) };
@@ -302,7 +302,7 @@ impl Lab {
     }
 }
 
-/// What may stand in a request, right or wrong.
+/// Any text in a request, valid or not.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop_oneof![Just("default"), Just("t1"), Just("temp"), Just("led"), Just("21.5"), Just("lab"), Just("ok"), Just("")]
@@ -348,7 +348,7 @@ proptest! {
 
     /// Each is answered once, what is refused changes nothing, and the next one is served.
     #[test]
-    fn whatever_a_mapper_says(requests in proptest::collection::vec(request(), 1..8)) {
+    fn any_request_of_a_mapper_is_answered(requests in proptest::collection::vec(request(), 1..8)) {
         let mut world = World::dmi();
         for request in requests {
             let before = (world.twins.get(None), world.twins.mappers());
@@ -360,7 +360,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens_to_mappers(all in proptest::collection::vec(news(), 1..100)) {
+    fn mappers_converge_after_random_events(all in proptest::collection::vec(news(), 1..100)) {
         let mut lab = Lab::new();
         for news in all {
             lab.happens(news);

@@ -1,4 +1,4 @@
-//! The core, told news and asked what follows.
+//! Test bench for the core: feeds it events and returns its outputs.
 
 mod allowed;
 mod cloud;
@@ -180,7 +180,7 @@ impl World {
     }
 }
 
-/// What a report says of a property.
+/// The reported value of a property.
 fn reported<'a>(report: &'a DeviceReport, property: &str) -> Option<&'a str> {
     let twin = report.twins.iter().find(|twin| twin.property == property)?;
     twin.reported.as_ref().map(|reported| reported.value.as_str())

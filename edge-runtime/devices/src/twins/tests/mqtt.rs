@@ -1,4 +1,4 @@
-//! What devices and their programs hear.
+//! Messages to devices and their programs.
 
 use super::*;
 
@@ -64,7 +64,7 @@ fn without_checks_any_value_is_taken() {
 }
 
 #[test]
-fn who_is_not_here_is_told_so_on_its_own_topic() {
+fn unknown_device_gets_an_error_on_its_topic() {
     let mut world = World::lab("");
     for namespace in ["dev", "device", "$hw", "e"] {
         let topic = format!("$hw/events/device/{namespace}/x/");
@@ -102,7 +102,7 @@ fn models_and_devices_come_in_any_order() {
 }
 
 #[test]
-fn d08_a_wanted_value_is_announced_on_each_change_and_when_the_broker_comes() {
+fn d08_desired_value_is_published_on_change_and_on_connect() {
     let mut world = World::lab("ON");
     assert_eq!(world.tick().topics(), ["t1/twin/update/document", "t1/twin/update/delta"]);
     // At most once a second, and then the newest.
@@ -182,7 +182,7 @@ fn the_broker_s_old_messages_replace_nothing_newer() {
 }
 
 #[test]
-fn properties_that_the_device_does_not_have_stay_here_and_are_few() {
+fn unknown_properties_stay_local_and_are_limited() {
     let mut world = World::lab("");
     world.t1("twin/update", r#"{"twin":{"hum":{"actual":{"value":"40"},"metadata":{"type":"int"}}}}"#);
     let heard = world.heard("t1/twin/update/result");
@@ -228,7 +228,7 @@ fn a_state_is_answered_and_kept_when_the_device_goes() {
 }
 
 #[test]
-fn who_comes_and_goes_is_told() {
+fn added_and_removed_devices_are_published() {
     let mut world = World::lab("");
     world.tick();
     assert!(world.published().is_empty(), "what was there at the start comes with the question");
@@ -245,7 +245,7 @@ fn who_comes_and_goes_is_told() {
 
 /// A client that was not connected at first also gets it: it is repeated, with back-off, until it is reached.
 #[test]
-fn d08_a_delta_is_said_again_until_it_is_reported_equal() {
+fn d08_delta_is_repeated_until_the_report_is_equal() {
     let mut world = World::lab("ON");
     assert!(world.tick().topics().contains(&"t1/twin/update/delta".to_owned()));
     let mut said = Vec::new();
@@ -267,7 +267,7 @@ fn d08_a_delta_is_said_again_until_it_is_reported_equal() {
     world.wait(10_000);
     let again = world.tick().published();
     assert!(again.len() == 1 && again[0].1.ends_with(r#""delta":{"led":"OFF"}}"#), "{again:?}");
-    // Of a device that speaks meanwhile no more than once a second.
+    // For a device that publishes all the time, at most once a second.
     for n in 0..50 {
         world.wait(100);
         world.report("temp", &n.to_string());

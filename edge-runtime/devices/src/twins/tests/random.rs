@@ -16,7 +16,7 @@ enum News {
     /// Which device, which uid of it, the desired value of its LED; whether it has an LED.
     Device(usize, u8, u8, bool),
     Gone(usize, u8),
-    /// Properties that report their next value; the last one may be one that does not fit.
+    /// Properties that report their next value; the last value may be too large.
     Reports(usize, Vec<usize>, bool),
     Wish(usize, u8),
     Clear(usize, usize),
@@ -99,7 +99,7 @@ fn document() -> impl Strategy<Value = Value> {
     prop_oneof![tree, known]
 }
 
-/// What the bridge has heard, and what is under way to it.
+/// Reports that the bridge has, and those on their way.
 #[derive(Default)]
 struct Bridge {
     flying: Option<(u64, Vec<DeviceReport>)>,
@@ -220,7 +220,7 @@ impl Lab {
             }
             News::Link(up) => {
                 if self.bridge.daemon {
-                    // What was under way may have arrived or not.
+                    // Reports on their way may have arrived or not.
                     if self.counter.is_multiple_of(2) {
                         self.arrives();
                     }
@@ -259,7 +259,7 @@ impl Lab {
         assert!(self.world.twins.wake().is_none_or(|at| at > self.world.now.mono), "it would never rest");
     }
 
-    /// What is under way has reached the bridge.
+    /// Reports on their way arrive at the bridge.
     fn arrives(&mut self) {
         for report in self.bridge.flying.iter().flat_map(|(_, devices)| devices) {
             for twin in &report.twins {
@@ -296,7 +296,7 @@ impl Lab {
         }
     }
 
-    /// All is well for long enough: then the bridge has what the devices said.
+    /// Runs without faults for long enough: then the bridge has all values of the devices.
     fn comes_to_rest(&mut self) {
         self.happens(News::Daemon(true));
         self.happens(News::Link(true));
@@ -325,7 +325,7 @@ proptest! {
 
     /// Texts that look like requests: each is answered once, and does no harm.
     #[test]
-    fn whatever_is_said(document in document(), what in 0..3_usize, cut in any::<prop::sample::Index>(), whole in any::<bool>()) {
+    fn any_message_is_answered(document in document(), what in 0..3_usize, cut in any::<prop::sample::Index>(), whole in any::<bool>()) {
         let mut world = World::lab("ON");
         world.tick().said.clear();
         let mut text = document.to_string();
@@ -350,7 +350,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens(all in proptest::collection::vec(news(), 1..120)) {
+    fn values_converge_after_random_events(all in proptest::collection::vec(news(), 1..120)) {
         let mut lab = Lab::new();
         for news in all {
             lab.happens(news);

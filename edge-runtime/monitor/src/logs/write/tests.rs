@@ -1,4 +1,4 @@
-//! What a log refuses, drops, counts and opens again.
+//! Refused, dropped and counted lines of a log, and how it is opened again.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn rotation_loses_nothing_but_the_oldest() {
 }
 
 #[test]
-fn a_limited_log_says_what_it_dropped() {
+fn limited_log_reports_dropped_lines() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("0.log");
     let writer = LogWriter::open(&log, 1 << 20, 5).unwrap().limited(Some(1024));
@@ -59,7 +59,7 @@ fn a_torn_line_is_closed_when_the_file_is_continued() {
     assert_eq!(text, format!("2026-01-02T03:04:05Z stdout F tor\n{T} stderr P next\n"));
 }
 
-/// A file like one on a read-only file system: it accepts neither bytes nor another length.
+/// A file like one on a read-only file system: it refuses bytes and another length.
 fn refusing() -> File {
     let (reader, _) = io::pipe().unwrap();
     File::from(std::os::fd::OwnedFd::from(reader))
@@ -100,7 +100,7 @@ fn a_file_that_refuses_is_opened_anew_where_its_path_leads() {
     let log = dir.path().join("pod/c/0.log");
     let (mut writer, mut scratch) = (LogWriter::open(&log, 1 << 20, 5).unwrap(), Vec::new());
     writer.write(Stream::Stdout, b"first\n", T, &mut scratch).unwrap();
-    // The same file again: half a batch, which could not be taken back, goes.
+    // The same file again: half a batch, which could not be removed, is discarded.
     writer.file = Some(refusing());
     writer.write(Stream::Stdout, b"lost\nlost\n", T, &mut scratch).unwrap_err();
     assert!(writer.file.is_none(), "nothing is held of a file system that has failed");
@@ -131,7 +131,7 @@ fn a_log_goes_on_where_its_path_leads() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("pod/c/0.log");
     let (mut writer, mut scratch) = (LogWriter::open(&log, 1 << 20, 5).unwrap(), Vec::new());
-    // What a mount above it does, for one.
+    // The same effect as a mount over it.
     fs::rename(dir.path().join("pod"), dir.path().join("hidden")).unwrap();
     writer.write(Stream::Stdout, b"hidden\n", T, &mut scratch).unwrap();
     writer.seen -= LOOK;

@@ -29,8 +29,7 @@ pub(super) fn runtime_default(capabilities: &HashSet<Capability>) -> LinuxSeccom
     filter(capabilities, std::env::consts::ARCH)
 }
 
-/// What is not named fails with `EPERM`; the OCI runtime answers `ENOSYS` for system calls that are newer than
-/// all that are named.
+/// Other system calls fail with `EPERM`. For system calls newer than all named ones the OCI runtime returns `ENOSYS`.
 fn filter(capabilities: &HashSet<Capability>, arch: &str) -> LinuxSeccomp {
     let has = |capability| capabilities.contains(&capability);
     let mut allowed = split(names::ALWAYS);

@@ -60,7 +60,7 @@ fn golden_without_capabilities() {
 }
 
 #[test]
-fn capabilities_open_what_they_are_for() {
+fn capabilities_permit_their_system_calls() {
     let filter = built(&[Capability::SysAdmin, Capability::SysTime], "aarch64");
     for allowed in ["mount", "unshare", "clone", "clone3", "settimeofday", "set_tls"] {
         assert_eq!(plain(&filter, allowed).unwrap()["action"], "SCMP_ACT_ALLOW", "{allowed}");

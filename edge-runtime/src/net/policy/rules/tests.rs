@@ -64,7 +64,7 @@ impl Site {
         tables(&self.world()).expect("somebody is isolated")
     }
 
-    /// What is let into `web` of `shop`, with sets in the place of their names.
+    /// Traffic permitted into `web` of `shop`, with sets in place of their names.
     fn lets(&self, way: Way) -> Vec<String> {
         let text = self.tables().script;
         let sets = text.lines().filter_map(|line| line.trim().strip_prefix("set set-")?.split_once(" { type "));
@@ -113,7 +113,7 @@ fn default_deny_isolates_the_pods_of_the_namespace_alone() {
 }
 
 #[test]
-fn no_policy_or_nobody_to_whom_it_applies_is_no_table() {
+fn no_selected_pod_means_no_table() {
     assert!(tables(&Site::new().world()).is_none());
     let nobody = json!({"podSelector": {"matchLabels": {"app": "none"}}, "ingress": []});
     assert!(tables(&Site::new().with("p", nobody).world()).is_none());
@@ -125,7 +125,7 @@ fn no_policy_or_nobody_to_whom_it_applies_is_no_table() {
 }
 
 #[test]
-fn peers_are_own_pods_as_they_are_and_others_as_told() {
+fn peers_are_local_pods_and_records_of_the_bridge() {
     let others = json!([
         {"node": "there", "ips": ["10.86.0.9", "fd00::9"], "peers": ["x"]},
         {"node": "here", "ips": ["10.86.0.10"], "peers": ["x"]},
@@ -146,7 +146,7 @@ fn peers_are_own_pods_as_they_are_and_others_as_told() {
 }
 
 #[test]
-fn ports_are_the_pods_own_on_the_way_in_and_the_peers_on_the_way_out() {
+fn named_ports_belong_to_the_receiving_pod() {
     let ports = json!([{"ports": [{"port": "http"}, {"port": 9000, "endPort": 9010, "protocol": "UDP"}]}]);
     assert_eq!(Site::new().with("p", web(ports)).lets(Way::In), ["tcp dport { 8080 }", "udp dport { 9000-9010 }"]);
     let both =
@@ -160,7 +160,7 @@ fn ports_are_the_pods_own_on_the_way_in_and_the_peers_on_the_way_out() {
 }
 
 #[test]
-fn blocks_leave_out_what_they_say() {
+fn exceptions_of_blocks_are_excluded() {
     let block = |cidr: &str, except: Value| json!([{"peers": [{"cidr": cidr, "except": except}]}]);
     let lets = |rules: Value| Site::new().with("p", web(rules)).lets(Way::In);
     assert_eq!(lets(block("10.0.0.0/8", json!([]))), ["ip saddr { 10.0.0.0/8 }"]);
@@ -169,7 +169,7 @@ fn blocks_leave_out_what_they_say() {
     assert_eq!(lets(block("0.0.0.0/0", json!(["10.0.0.0/8"]))), ["ip saddr != { 10.0.0.0/8 }"]);
     assert_eq!(lets(block("0.0.0.0/0", json!([]))), [""]);
     assert!(lets(block("0.0.0.0/0", json!(["0.0.0.0/0"]))).is_empty());
-    // A range of the other family selects no peer, not all of them.
+    // A range of the other family selects no peer, instead of all.
     assert!(lets(block("fd00::/8", json!([]))).is_empty());
     let several = json!([{"peers": [{"cidr": "10.1.0.0/16"}, {"cidr": "10.0.0.0/8"}, {"cidr": "192.0.2.7/32"}]}]);
     assert_eq!(lets(several), ["ip saddr { 10.0.0.0/8, 192.0.2.7/32 }"]);
@@ -250,7 +250,7 @@ fn rules_of_all_policies_together_are_bounded() {
     assert!((RULES - 1000..=RULES).contains(&count) && denied.len() == 2, "{count} {denied:?}");
 }
 
-/// Those who ask for little are not pushed out by one who asks for much.
+/// A namespace with many rules does not displace those with few.
 #[test]
 fn a_namespace_that_asks_for_much_is_the_first_to_do_without() {
     let blocks: Value = (0..19_000).map(|n| json!({"cidr": format!("10.{}.{}.0/24", n >> 8, n & 255)})).collect();

@@ -39,7 +39,7 @@ fn has(items: &[String], part: &str) -> bool {
 }
 
 #[test]
-fn a_port_is_one_rule_however_many_endpoints_it_has() {
+fn port_is_one_rule_for_any_number_of_endpoints() {
     let items = items(spec(json!({})), &[pod("10.0.0.3"), pod("10.0.0.2")]);
     assert_eq!(items.len(), 3, "{items:#?}");
     let to = "meta l4proto tcp dnat ip addr . port to numgen random mod 2 \
@@ -50,7 +50,7 @@ fn a_port_is_one_rule_however_many_endpoints_it_has() {
 }
 
 #[test]
-fn nobody_refuses_and_nobody_here_is_silent() {
+fn no_endpoint_rejects_and_no_local_endpoint_drops() {
     let refused = items(spec(json!({"ports": [{"port": 80, "nodePort": 30080}]})), &[]);
     assert!(has(&refused, "no-endpoint-services 10.96.0.7 . tcp . 80: goto reject-chain"), "{refused:#?}");
     assert!(has(&refused, "no-endpoint-nodeports tcp . 30080: goto reject-chain"), "{refused:#?}");
@@ -63,7 +63,7 @@ fn nobody_refuses_and_nobody_here_is_silent() {
 }
 
 #[test]
-fn outside_addresses_and_node_ports_lead_through_a_chain_of_their_own() {
+fn external_traffic_has_a_separate_chain() {
     let ports = json!([{"name": "http", "port": 80, "nodePort": 30080}]);
     let all = items(spec(json!({"ports": ports, "externalIPs": ["192.0.2.9"]})), &[pod("10.0.0.2")]);
     assert!(has(&all, "service-nodeports tcp . 30080: goto external-"), "{all:#?}");
@@ -76,7 +76,7 @@ fn outside_addresses_and_node_ports_lead_through_a_chain_of_their_own() {
 
 /// K8s pkg/proxy/nftables/proxier.go, `syncProxyRules`: no endpoint here, but one on another node.
 #[test]
-fn s09_policy_local_without_a_pod_here_drops_strangers_and_leads_the_nodes_own_on() {
+fn s09_policy_local_without_a_local_pod_serves_only_the_node() {
     let spec = spec(json!({"externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.9"],
         "ports": [{"name": "http", "port": 80, "targetPort": 8080, "nodePort": 30080}]}));
     let view = ServiceView::read(&json!({ "spec": spec })).unwrap();
@@ -132,7 +132,7 @@ fn source_ranges_keep_others_from_the_balancers_address_alone() {
 }
 
 #[test]
-fn addresses_that_mean_something_else_are_no_services_and_no_endpoints() {
+fn special_addresses_are_never_services_or_endpoints() {
     let here = Here {
         ips: vec!["192.0.2.1".parse().unwrap()],
         subnets: vec!["10.85.0.0/24".parse().unwrap(), "fd00:85::/64".parse().unwrap()],

@@ -35,7 +35,7 @@ fn tables() -> Tables {
 }
 
 #[test]
-fn a_change_says_no_more_than_what_changes() {
+fn script_has_only_the_changes() {
     let mut tables = tables();
     for index in 0..100 {
         let ip = format!("10.96.0.{index}");
@@ -50,7 +50,7 @@ fn a_change_says_no_more_than_what_changes() {
 }
 
 #[test]
-fn what_goes_is_emptied_and_deleted_later() {
+fn removed_chain_is_emptied_and_deleted_later() {
     let mut tables = tables();
     one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.2"]));
     assert_eq!(tables.sweep(), None);
@@ -62,7 +62,7 @@ fn what_goes_is_emptied_and_deleted_later() {
 }
 
 #[test]
-fn what_comes_back_is_not_deleted() {
+fn returning_chain_is_not_deleted() {
     let mut tables = tables();
     one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.2"]));
     one(&mut tables, "web", BTreeMap::new());
@@ -71,7 +71,7 @@ fn what_comes_back_is_not_deleted() {
 }
 
 #[test]
-fn an_address_that_two_ask_for_is_the_first_ones_and_then_the_others() {
+fn shared_address_moves_to_the_second_service_later() {
     let mut tables = tables();
     one(&mut tables, "z", items("z", "10.96.1.1", &["192.0.2.1"], &["10.85.0.2"]));
     let script = one(&mut tables, "a", items("a", "10.96.1.2", &["192.0.2.1"], &["10.85.0.2"])).unwrap();
@@ -84,7 +84,7 @@ fn an_address_that_two_ask_for_is_the_first_ones_and_then_the_others() {
 }
 
 #[test]
-fn the_mark_tells_what_is_there_however_it_came_there() {
+fn mark_depends_only_on_the_present_state() {
     let mut tables = tables();
     let empty = tables.marks();
     one(&mut tables, "web", items("web", "10.96.1.1", &[], &["10.85.0.2"]));

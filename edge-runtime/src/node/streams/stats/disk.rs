@@ -1,5 +1,5 @@
-//! Disk use of the pods for `/stats/summary`: measured by the helper, never on this thread, and kept for a while. A request
-//! does not wait long for it: CPU and memory are what most ask for.
+//! Disk use of the pods for `/stats/summary`: measured by the helper, never on this thread, and cached for a while. A
+//! request does not wait long for it, because most need only CPU and memory.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -32,7 +32,7 @@ use crate::sys::tasks::Tasks;
 /// Between two looks, when there was none before that could serve.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is kept from one request to the next: a few numbers per container.
+/// State between two requests: a few numbers per container.
 #[derive(Default)]
 pub(super) struct Memory {
     rates: RefCell<Rates>,

@@ -3,8 +3,7 @@
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
-/// Traffic of one network namespace: its first interface beside the loopback, and all of them. `None` when there is
-/// none.
+/// Traffic of one network namespace: its first interface beside the loopback, and all interfaces. `None` without one.
 pub(super) fn of(pid: &str, time: &str) -> Option<Value> {
     parse(&std::fs::read_to_string(format!("/proc/{pid}/net/dev")).ok()?, time)
 }
@@ -36,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pods_interface_is_told() {
+    fn interface_of_the_pod_is_reported() {
         let text = "Inter-|   Receive                                                |  Transmit\n \
             face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo\n    \
             lo:     840      10    0    0    0     0          0         0      840      10    0    0    0     0 0 0\n  \

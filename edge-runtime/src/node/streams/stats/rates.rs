@@ -35,7 +35,7 @@ impl Rates {
         self.rates.is_empty()
     }
 
-    /// Nanoseconds of CPU time per second; `None` for what was not there before.
+    /// Nanoseconds of CPU time per second; `None` without an earlier value.
     pub(super) fn get(&self, name: &str) -> Option<u64> {
         self.rates.get(name).copied()
     }

@@ -1,4 +1,4 @@
-//! The JSON of `/stats/summary`, from what was looked at. Absent is what the kernel does not count.
+//! Builds the JSON of `/stats/summary` from the measured values. Values that the kernel does not count are absent.
 
 use edge_protocol::json::SetField;
 use std::collections::BTreeMap;

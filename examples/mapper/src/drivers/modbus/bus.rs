@@ -146,7 +146,7 @@ fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-/// Nothing of what was received: it is another each time.
+/// Formats an error without the received bytes, which differ each time.
 fn text(error: &Error) -> String {
     match error {
         Error::Transport(error) if error.kind() != io::ErrorKind::InvalidData => error.to_string(),

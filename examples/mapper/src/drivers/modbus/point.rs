@@ -1,4 +1,5 @@
-//! Where a property is on a bus, and what its registers mean. Pure. Keys are those of KubeEdge's Modbus mapper where it has one.
+//! Position of a property on a bus, and the meaning of its registers. Pure. Keys are those of KubeEdge's Modbus mapper
+//! where it has one.
 //!
 //! | of a Device (`protocol.configData`) | default | |
 //! |---|---|---|
@@ -72,7 +73,7 @@ impl DataType {
     }
 }
 
-/// What goes over the bus for a value.
+/// Data on the bus for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Raw {
     Bit(bool),
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn wrong_key_is_named() {
         for (entries, why) in [
             (&[("register", text("Holding Register"))][..], "register"),
             (&[("offset", Datum::Number(65_536.0))], "offset"),
@@ -332,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(number in any::<i32>(), bytes in any::<bool>(), words in any::<bool>()) {
+        fn written_value_is_read_back(number in any::<i32>(), bytes in any::<bool>(), words in any::<bool>()) {
             let point = of("int32", (bytes, words), 1.0);
             let raw = point.encode(&Value::Whole(number.into())).expect("it fits");
             prop_assert_eq!(point.decode(&raw), Ok(Value::Whole(number.into())));

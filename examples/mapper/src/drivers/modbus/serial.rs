@@ -53,7 +53,7 @@ impl Serial {
         let flags = &mut settings.control_flags;
         flags.remove(ControlFlags::CSIZE | ControlFlags::PARENB | ControlFlags::PARODD | ControlFlags::CSTOPB);
         flags.remove(ControlFlags::CRTSCTS | ControlFlags::CBAUD);
-        // As the kernel has it, for both directions: cfsetspeed(3) of the crate cannot be linked into a static program.
+        // The kernel's form, for both directions: cfsetspeed(3) of the crate cannot be linked into a static program.
         flags.insert(ControlFlags::from_bits_retain(speed as nix::libc::tcflag_t));
         flags.insert(ControlFlags::CLOCAL | ControlFlags::CREAD);
         flags.insert(if line.data_bits == 7 { ControlFlags::CS7 } else { ControlFlags::CS8 });
