@@ -14,6 +14,7 @@ use super::options::Options;
 use super::plan::{Action, Failure, Outcome, Plan};
 use super::pod_gc::{self, PodGc};
 use super::queue::{Queue, RETRY};
+use super::rate::Rate;
 use super::world::{Change, Kind, Task, Watched, World};
 use super::{cron_job, daemon_set, deployment, job, protection, provision, replica_set, stateful_set, wake};
 
@@ -43,6 +44,8 @@ pub(crate) struct Engine {
     scales: Scales,
     /// Recent writes of endpoints.
     pace: Pace,
+    /// Recent writes for each namespace.
+    rate: Rate,
 }
 
 impl Engine {
@@ -50,7 +53,7 @@ impl Engine {
     pub(crate) fn new(options: &Options) -> Self {
         let pod_gc = PodGc::new(options.terminated_pod_gc_threshold);
         let (world, queue, back_off) = (World::default(), Queue::default(), BackOff::default());
-        Self { world, queue, back_off, pod_gc, scales: Scales::default(), pace: Pace::default() }
+        Self { world, queue, back_off, pod_gc, scales: Scales::default(), pace: Pace::default(), rate: Rate::default() }
     }
 
     /// Handles an event of a watch.
@@ -113,9 +116,21 @@ impl Engine {
         if self.world.is_complete() { self.queue.deadline() } else { None }
     }
 
-    /// The next key, if one is due.
+    /// The next key, if one is due and its namespace may write.
     pub(crate) fn next(&mut self, now: Now) -> Option<Task> {
-        if self.world.is_complete() { self.queue.next(now.passed) } else { None }
+        while self.world.is_complete() {
+            let task = self.queue.next(now.passed)?;
+            let Some(until) = self.rate.until(&task, now.passed) else { return Some(task) };
+            self.queue.rest(now.passed, task.clone(), until);
+            self.queue.add_at(until, task);
+        }
+        None
+    }
+
+    /// Counts the writes of a plan against the rate of its namespace, refused ones too.
+    pub(crate) fn wrote(&mut self, task: &Task, plan: &Plan, now: Now) {
+        let writes = plan.actions.iter().filter(|action| !action.is_read()).count();
+        self.rate.spend(task, writes, now.passed);
     }
 
     /// The controllers whose scale must be read before this key is processed.

@@ -36,6 +36,7 @@ mod pod_gc;
 mod protection;
 mod provision;
 mod queue;
+mod rate;
 mod replica_set;
 mod selector;
 mod service;
@@ -166,6 +167,7 @@ impl Controllers {
             let Some(plan) = plan else { return End::Failed };
             let plan = turn.cut(plan);
             let (changed, done) = self.perform(&plan).await;
+            self.engine.wrote(task, &plan, self.now());
             if let Err(failure) = done {
                 return self.failed(task, &failure).await;
             }
