@@ -213,10 +213,10 @@ mod tests {
         memory.used = true;
         assert_eq!(memory.due(start), Some(Duration::ZERO));
         memory = Memory { used: true, given: Some((start, Duration::from_millis(1))) };
-        assert_eq!(memory.due(at(400)), Some(Duration::from_millis(100)));
+        assert_eq!(memory.due(at(60)), Some(Duration::from_millis(40)));
         assert_eq!(memory.due(at(1500)), Some(Duration::ZERO));
         memory.given = Some((start, Duration::from_millis(30)));
-        assert_eq!(memory.due(at(1000)), Some(Duration::from_secs(2)));
+        assert_eq!(memory.due(at(500)), Some(Duration::from_millis(400)));
         memory.used = false;
         assert_eq!(memory.due(at(9000)), None);
     }
