@@ -1,7 +1,8 @@
 # The emulated board's software: Debian's arm64 kernel, runc, nft and busybox, and our edge-runtime, as a kernel, an
 # initramfs and a disk. Nothing of it is installed on this host. Sourced after machine-kernel.sh.
 
-board_modules="virtio_pci virtio_mmio virtio_blk virtio_net virtio_console overlay veth bridge nf_tables nft_masq nft_chain_nat nft_ct"
+board_modules="virtio_pci virtio_mmio virtio_blk virtio_net virtio_console overlay veth bridge nf_tables nft_masq nft_chain_nat nft_ct
+    nft_numgen nft_fib_ipv4 nft_fib_ipv6 nft_reject_ipv4 nft_reject_ipv6"
 # runc and nft with what they are linked to; busybox is static.
 board_packages="runc libseccomp2 libc6 libgcc-s1 nftables libnftables1 libedit2 libgmp10 libjansson4 libmnl0 libnftnl11
     libxtables12 libbsd0 libmd0 libtinfo6 busybox-static"

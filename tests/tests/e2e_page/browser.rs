@@ -97,6 +97,13 @@ impl Browser {
     }
 
     fn call(&mut self, method: &str, params: Value) -> Value {
+        let message = self.ask(method, params);
+        assert!(message["error"].is_null(), "{method}: {message}");
+        message["result"].clone()
+    }
+
+    /// The browser's message with `result`, or with `error`.
+    fn ask(&mut self, method: &str, params: Value) -> Value {
         self.number += 1;
         let mut request = json!({"id": self.number, "method": method, "params": params});
         if let Some(session) = &self.session {
@@ -106,8 +113,7 @@ impl Browser {
         loop {
             let message = self.from.recv_timeout(patient(PATIENCE)).unwrap_or_else(|e| panic!("{method}: {e}"));
             if message["id"] == self.number {
-                assert!(message["error"].is_null(), "{method}: {message}");
-                return message["result"].clone();
+                return message;
             }
             self.events.push(message);
         }
@@ -117,10 +123,14 @@ impl Browser {
         navigate(|| self.call("Page.navigate", json!({ "url": url })));
     }
 
-    /// Value of an expression.
+    /// Value of an expression. An error also if the page goes elsewhere meanwhile, as after a login.
     pub(crate) fn value(&mut self, expression: &str) -> Result<Value, String> {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let answer = self.call("Runtime.evaluate", params);
+        let message = self.ask("Runtime.evaluate", params);
+        if !message["error"].is_null() {
+            return Err(message["error"].to_string());
+        }
+        let answer = &message["result"];
         match answer["exceptionDetails"].is_null() {
             true => Ok(answer["result"]["value"].clone()),
             false => Err(answer["exceptionDetails"].to_string()),
