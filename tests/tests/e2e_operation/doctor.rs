@@ -51,7 +51,7 @@ fn healthy_node_has_no_findings_and_each_fault_has_one() {
     assert!(
         found(&wrong.0, "config").expect("found")["what"].as_str().is_some_and(|what| what.contains("metrics.listen"))
     );
-    assert_eq!(wrong.1, 2);
+    assert_eq!(wrong.1, 4);
     std::fs::write(&config, &right).expect("written");
 
     // A PATH without runc and nft.
@@ -78,7 +78,7 @@ fn healthy_node_has_no_findings_and_each_fault_has_one() {
     node.kill();
     let dead = examined(node.root(), |_| ());
     assert_found(&dead, "daemon", "error", "systemctl enable --now edge-runtime");
-    assert_eq!(dead.1, 2);
+    assert_eq!(dead.1, 4);
     without(&dead.0, &["config", "joined", "certificate"]);
 
     // An expired certificate, and a malformed identity.
