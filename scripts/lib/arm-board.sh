@@ -2,7 +2,7 @@
 # initramfs and a disk. Nothing of it is installed on this host. Sourced after machine-kernel.sh.
 
 board_modules="virtio_pci virtio_mmio virtio_blk virtio_net virtio_console overlay veth bridge nf_tables nft_masq nft_chain_nat nft_ct
-    nft_numgen nft_fib_ipv4 nft_fib_ipv6 nft_reject_ipv4 nft_reject_ipv6"
+    nft_nat nft_numgen nft_fib_ipv4 nft_fib_ipv6 nft_reject_ipv4 nft_reject_ipv6"
 # runc and nft with what they are linked to; busybox is static.
 board_packages="runc libseccomp2 libc6 libgcc-s1 nftables libnftables1 libedit2 libgmp10 libjansson4 libmnl0 libnftnl11
     libxtables12 libbsd0 libmd0 libtinfo6 busybox-static"

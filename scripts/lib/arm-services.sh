@@ -1,11 +1,11 @@
 # The largest Service that a node takes: how long the board's kernel works on it. Sourced after arm-checks.sh.
 
 largest_ports=250
-largest_endpoints=78
-# One transaction, by the goal of docs/services.md: nft holds the kernel's lock of network devices that long.
+largest_endpoints=15
+# Seconds for one transaction (docs/services.md): meanwhile nft holds the kernel's lock of network devices.
 largest_budget=1
 
-# 250 ports with 78 endpoints each are 19,750 of the 20,000 parts that a node takes (edge-runtime/src/net/services/bounds.rs).
+# 250 ports with 15 endpoints each are the 4,000 parts that a node takes of one Service (edge-runtime/src/net/services/bounds.rs).
 largest_service() {
     python3 - "$largest_ports" "$largest_endpoints" <<'PY'
 import json, sys

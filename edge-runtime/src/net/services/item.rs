@@ -7,6 +7,8 @@ use crate::pod::ports::Protocol;
 /// Items that one transaction changes. The kernel's time is quadratic in the sets of a transaction
 /// (`nft_set_lookup_global`, `__nft_set_trans_bind`), and it holds up everything else that uses netlink meanwhile.
 pub const TRANSACTION: usize = 1000;
+/// Bytes of the text of these items, of which endpoints are the most: `nft` takes a second for them on a board (Cortex-A53).
+pub const TEXT: usize = 128 << 10;
 
 /// An object of the nft table, and its address family.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::done::Done;
 use super::{Phase, Services};
 use crate::launch::Launch;
-use crate::net::services::item::{Item, TRANSACTION};
+use crate::net::services::item::{Item, TEXT, TRANSACTION};
 use crate::net::services::outside::Outside;
 use crate::net::services::rules::of_service;
 use crate::net::services::table::{Change, ServiceName, Wanted};
@@ -196,11 +196,12 @@ impl Services {
         self.pods_changed = false;
         let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
         let outside = self.outside();
-        let (mut portion, mut size) = (BTreeMap::new(), 0);
+        let (mut portion, mut size, mut text) = (BTreeMap::new(), 0, 0);
         while let Some(name) = names.pop_first() {
             let items = self.items(&name, &pods, &outside);
             size += items.len().max(self.tables.size(&name));
-            if size > TRANSACTION && !portion.is_empty() {
+            text += items.values().map(String::len).sum::<usize>();
+            if (size > TRANSACTION || text > TEXT) && !portion.is_empty() {
                 names.insert(name);
                 break;
             }
