@@ -10,6 +10,10 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Kubernetes version whose API this build implements.
 pub const KUBERNETES: &str = "v1.36.0";
 
+/// The kubelet version of a node: the Kubernetes version, which API servers compare with their own (version skew policy), with
+/// our own as its pre-release part.
+pub const KUBELET: &str = concat!("v1.36.0-sampan-", env!("CARGO_PKG_VERSION"));
+
 /// Commit of the source: 12 hexadecimal digits, with `-dirty` behind them if files differed from it. The scripts that make
 /// packages set `SAMPAN_COMMIT`; a build without it knows no commit.
 const COMMIT: Option<&str> = option_env!("SAMPAN_COMMIT");
@@ -54,6 +58,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn kubelet_version_is_made_of_both_versions() {
+        assert_eq!(KUBELET, format!("{KUBERNETES}-sampan-{VERSION}"));
+    }
 
     #[test]
     fn line_has_the_version_as_its_second_word() {

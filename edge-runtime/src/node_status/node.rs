@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use edge_protocol::build::{KUBERNETES, VERSION};
+use edge_protocol::build::KUBELET;
 use k8s_openapi::api::core::v1::{
     ContainerImage, Node, NodeAddress, NodeCondition, NodeFeatures, NodeRuntimeHandler, NodeSpec, NodeStatus,
     NodeSwapStatus, NodeSystemInfo, Taint,
@@ -53,10 +53,9 @@ pub struct NodeImage {
     pub size_bytes: u64,
 }
 
-/// `v1.36.0-sampan-0.1.0`: the Kubernetes version, which API servers compare with their own (version skew policy), with our own as
-/// its pre-release part.
+/// `v1.36.0-sampan-0.1.0`.
 pub fn kubelet_version() -> String {
-    format!("{KUBERNETES}-sampan-{VERSION}")
+    KUBELET.to_owned()
 }
 
 /// The complete Node object to register or update.
