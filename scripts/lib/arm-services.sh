@@ -1,11 +1,11 @@
 # The largest Service that a node takes: how long the board's kernel works on it. Sourced after arm-checks.sh.
 
 largest_ports=250
-largest_endpoints=15
-# Seconds for one transaction (docs/services.md): meanwhile nft holds the kernel's lock of network devices.
+largest_endpoints=11
+# Goal in seconds for one transaction (docs/services.md), on a quiet host: nft holds the lock of network devices meanwhile.
 largest_budget=1
 
-# 250 ports with 15 endpoints each are the 4,000 parts that a node takes of one Service (edge-runtime/src/net/services/bounds.rs).
+# 250 ports with 11 endpoints each are the 3,000 parts that a node takes of one Service (edge-runtime/src/net/services/bounds.rs).
 largest_service() {
     python3 - "$largest_ports" "$largest_endpoints" <<'PY'
 import json, sys
