@@ -11,6 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use edge_protocol::build;
 
+use crate::output::print;
 use crate::tokens::{self, TokenVerb};
 use crate::{doctor, limits, memory, nodes, page_link, pki, serve};
 #[cfg(feature = "standalone")]
@@ -132,7 +133,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Man { verb } => manual(&verb),
         Verb::Version { output } => {
             let text = if output.is_some() { build::json("cloud-bridge") } else { build::line("cloud-bridge") };
-            writeln!(std::io::stdout(), "{text}").context("stdout")
+            print(&(text + "\n"))
         }
     };
     done.map(|()| ExitCode::SUCCESS)

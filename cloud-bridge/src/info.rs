@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
+use anyhow::Context;
 use http::Uri;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Patch, PatchParams};
@@ -44,6 +45,11 @@ pub async fn read(client: &Client) -> Result<Info, InfoError> {
     let mut data = maps.get(NAME).await.map_err(|e| InfoError::Api(Box::new(e)))?.data.unwrap_or_default();
     let mut field = |name: &'static str| data.remove(name).ok_or(InfoError::Field(name));
     Ok(Info { url: field("url")?, authority: field("authority")?, page: field("page").ok(), api: field("api").ok() })
+}
+
+/// The same, for commands: without it they cannot go on.
+pub(crate) async fn known(client: &Client) -> anyhow::Result<Info> {
+    read(client).await.context("asking the API about its bridge (has it ever run?)")
 }
 
 /// Writes it, creating namespace and object.

@@ -53,7 +53,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let (client, state) = options.reach.client().await?;
     let state = state
         .context("only a standalone bridge has an API of its own: beside a cluster, use a kubeconfig of the cluster")?;
-    let api = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?.api;
+    let api = info::known(&client).await?.api;
     let server = server(options.server.as_deref(), api.as_deref())?;
     let authority = keep::of_folder(&state)?;
     let person = options.user.filter(|_| !options.admin);

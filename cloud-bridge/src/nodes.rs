@@ -72,7 +72,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let authority = authority(&client, state.as_deref()).await?;
     let mut bridges = options.bridge;
     if bridges.is_empty() {
-        bridges.push(info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?.url);
+        bridges.push(info::known(&client).await?.url);
     }
     let mut links: Vec<NodeView> = Vec::new();
     for bridge in &bridges {

@@ -1,7 +1,6 @@
 //! `cloud-bridge page`: prints a login link for the page. Owns the account behind the link, and the text.
 
 use std::fmt::Debug;
-use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::flags::duration;
 use crate::info;
+use crate::output::print;
 use crate::pki::{NAMESPACE, token};
 use crate::reach::Reach;
 
@@ -43,7 +43,7 @@ pub struct Options {
 /// The bridge has no page, or the API refuses an object or the token.
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let (client, _) = options.reach.client().await?;
-    let about = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?;
+    let about = info::known(&client).await?;
     let url = options.url.or(about.page).context("the bridge serves no page: start it with --page ADDRESS:PORT")?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
     ensure(&accounts, json!({"metadata": {"name": NAME}})).await?;
@@ -61,8 +61,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     // The API may give it a shorter life than was asked for.
     let given = answer.status.and_then(|status| status.token.zip(status.expiration_timestamp));
     let (token, end) = given.context("the API answered without a token and its end")?;
-    let text = printed(&url, &token, &about.authority, &token::shown(end.0));
-    std::io::stdout().write_all(text.as_bytes()).context("stdout")
+    print(&printed(&url, &token, &about.authority, &token::shown(end.0)))
 }
 
 /// Creates the object unless one of its name exists.

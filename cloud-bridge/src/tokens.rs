@@ -106,7 +106,7 @@ pub(crate) async fn run(verb: TokenVerb) -> anyhow::Result<()> {
 async fn create(options: Create) -> anyhow::Result<()> {
     let life = options.life();
     let (client, _) = options.reach.client().await?;
-    let about = info::read(&client).await.context("asking the API about its bridge (has it ever run?)")?;
+    let about = info::known(&client).await?;
     let now = apimachinery::clock::timestamp();
     let token = token::create(&client, &about.authority, &options.node, life, now).await?;
     let bridges = if options.bridge.is_empty() { vec![about.url] } else { options.bridge };
