@@ -30,7 +30,7 @@ check_largest_service() {
         sleep 1
         rules=$(board 60 "nft list ruleset >/run/rules; grep -o '192\.0\.2\.[0-9]* \. [0-9]' /run/rules | wc -l")
     done
-    # The fastest of three: what else the board and this host do is no part of it.
+    # The fastest of three: other work of the board and of this host does not count.
     times=$(board 120 "for run in 1 2 3; do unshare -n sh -c 'read -r before rest </proc/uptime; nft -f /run/rules || exit 1; read -r after rest </proc/uptime; echo \$before \$after'; done; rm /run/rules")
     largest_seconds=$(awk 'NF == 2 {took = $2 - $1; if (!least || took < least) least = took; runs++} END {if (runs == 3) print least}' <<<"$times")
     [ -n "$largest_seconds" ] || node_failed "the rules of the largest Service could not be loaded: $times"

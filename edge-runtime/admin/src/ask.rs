@@ -31,7 +31,7 @@ fn agrees(answer: &str) -> bool {
 /// Whether to do what `plan` describes, in whole lines. False for `--dry-run`, which only prints it.
 ///
 /// # Errors
-/// The answer is no, or cannot be read.
+/// The answer is not yes, or cannot be read.
 pub(crate) fn may_go_on(given: &Given, plan: &str) -> Result<bool, CliError> {
     match decide(given.has(YES.long), given.has(DRY_RUN.long), io::stdin().is_terminal()) {
         Decision::Go => return Ok(true),

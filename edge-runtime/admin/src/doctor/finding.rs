@@ -24,7 +24,7 @@ impl Severity {
         }
     }
 
-    /// Exit code of `doctor` if nothing is worse. Neither 1 nor 2: those are a failure and wrong usage, as with every verb.
+    /// Exit code of `doctor` if nothing is worse. Not 1 or 2: those are a failure and wrong usage, as with every verb.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Ok | Self::Info => 0,

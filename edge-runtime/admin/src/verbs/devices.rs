@@ -111,7 +111,7 @@ impl Answers {
     }
 }
 
-/// `NAMESPACE/NAME` of each device, or the names of mappers. An answer about one device is no list.
+/// `NAMESPACE/NAME` of each device, or the names of mappers. An answer about one device is not a list.
 fn names(answer: &Value) -> Vec<String> {
     let one = std::slice::from_ref(answer);
     let all = answer.as_array().map_or(one, Vec::as_slice).iter();

@@ -60,7 +60,7 @@ fn plan(node: &Node, paths: &Paths, all: bool) -> String {
         Some((containers, pods)) => format!("{containers} containers of {pods} pods"),
         None => "all containers (the store cannot be read, so their number is not known)".to_owned(),
     };
-    // The daemon of another root is no service, and keeps a reset from working while it runs.
+    // The daemon of another root is not a service. While it runs, a reset does not work.
     let service = if paths.root() == Path::new("/") { "stops the service, " } else { "" };
     let mut out = format!("Node {name}: {service}ends {ended}, and removes their mounts, networks and cgroups.\n");
     out.push_str(&match all {
