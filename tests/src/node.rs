@@ -219,7 +219,7 @@ impl EdgeNode {
                 self.kubectl.get("node", &self.name).map_err(|error| format!("{error}; daemon log: {}", self.log()))?;
             let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
             let ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
-            if ready { Ok(node) } else { Err(node["status"]["conditions"].to_string()) }
+            if ready { Ok(node) } else { Err(format!("{node:#}")) }
         })
     }
 

@@ -198,7 +198,6 @@ impl World {
                 self.enter(pod, &mut effects);
             }
         }
-        self.freshen(node, &mut effects);
         self.settle(node, &mut effects);
         effects
     }
@@ -355,8 +354,10 @@ impl World {
         }
     }
 
-    /// Sends the pods that need not wait any longer, and marks the list as complete if it is.
+    /// Sends the pods that need not wait any longer, and marks the list as complete if it is; until then it requests
+    /// what the list waits for.
     fn settle(&mut self, node: &str, effects: &mut Vec<Effect>) {
+        self.freshen(node, effects);
         let Some(view) = self.nodes.get_mut(node) else { return };
         let shared = &self.shared;
         let pending = |key: &ObjectKey| shared.get(key).is_some_and(|s| s.is_pending_for(node));

@@ -158,9 +158,10 @@ impl World {
         }
     }
 
-    /// Requests everything again that this node's pods name and that was last read before its round.
+    /// Requests everything again that the list of this node needs and that was last read before its round. Also what is
+    /// needed only since its pods were read, for example because its site became known: other nodes may have it already.
     pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
-        let Some(view) = self.nodes.get(node) else { return };
+        let Some(view) = self.nodes.get(node).filter(|view| view.seeded && !view.listed) else { return };
         if self.orders.are_stale(view.takes_orders, view.round, self.round) {
             effects.push(Effect::ReadJobs);
         }

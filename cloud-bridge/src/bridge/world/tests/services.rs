@@ -63,10 +63,47 @@ fn the_list_of_a_node_with_routes_waits_until_it_is_known_where_it_is() {
     let watches = words(&world.located("a", Some("hall")));
     assert_eq!(watches, ["watch hall for a"]);
     assert!(world.all_located().is_empty(), "the site itself is not known yet");
-    let mut site = object("SiteView", "hall", "site-hall");
-    site.digest.key.namespace.clear();
-    let told = words(&world.object_present(site));
+    let told = words(&world.object_present(site("hall")));
     assert_eq!(told, ["set a hall site-hall", "listed a 1"]);
+}
+
+/// The object of a site, as it is read.
+fn site(name: &str) -> Object {
+    let mut site = object("SiteView", name, &format!("site-{name}"));
+    site.digest.key.namespace.clear();
+    site
+}
+
+#[test]
+fn site_that_neighbours_had_before_is_read_again_for_a_node_that_is_located_after_its_pods_were_read() {
+    let mut world = world(&["a"]);
+    let _ = world.all_located();
+    assert_eq!(words(&world.wants("a", ROUTES, Some("hall"))), ["watch hall for a"]);
+    assert_eq!(words(&world.object_present(site("hall"))), ["set a hall site-hall"]);
+    let round = hello(&mut world, "b");
+    let _ = world.wants("b", ROUTES, None);
+    world.withhold_lists(true);
+    assert!(world.seed("b", round, vec![], None).is_empty());
+    world.withhold_lists(false);
+    assert_eq!(words(&world.located("b", Some("hall"))), ["set b hall site-hall", "watch hall for a"]);
+    assert!(world.located("b", Some("hall")).is_empty(), "once");
+    let told = words(&world.object_present(site("hall")));
+    assert_eq!(told, ["set a hall site-hall", "set b hall site-hall", "listed b 1"]);
+}
+
+#[test]
+fn object_that_other_nodes_had_before_is_read_again_for_a_pod_that_comes_before_the_list_is_complete() {
+    let mut world = world(&["a"]);
+    let _ = world.pod_applied(pod("a", "p", &["map"]));
+    let _ = world.object_present(object("ConfigMap", "map", "u1"));
+    let round = hello(&mut world, "b");
+    let _ = world.seed("b", round, vec![pod("b", "q", &["late"])], None);
+    let told = words(&world.pod_applied(pod("b", "r", &["map"])));
+    assert!(told.contains(&"watch map for a".to_owned()), "{told:?}");
+    let _ = world.admitted("b", &key("ConfigMap", "map"));
+    let _ = world.object_present(object("ConfigMap", "late", "u2"));
+    let told = words(&world.object_present(object("ConfigMap", "map", "u1")));
+    assert!(told.contains(&"listed b 1".to_owned()), "{told:?}");
 }
 
 #[test]
