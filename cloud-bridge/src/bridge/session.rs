@@ -194,7 +194,13 @@ impl Connection {
             let not_before = self.start + self.budget.not_before();
             self.take_events();
             self.come_in();
-            pending = pending.or_else(|| self.next_frame());
+            if pending.is_none() {
+                pending = self.next_frame();
+            } else {
+                // A socket that takes nothing keeps the frame. Without this the permit's deadline stays in the past, and
+                // a timer that is always due keeps the thread: no socket is polled any more.
+                self.take_turns();
+            }
             let deadline = tokio::time::Instant::from_std(self.start + self.deadline());
             let step = tokio::select! {
                 // Frames are read last: received messages are processed before new ones are accepted.
