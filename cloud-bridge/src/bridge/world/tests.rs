@@ -1,5 +1,6 @@
 //! Tests of `world`, case by case.
 
+mod complete;
 mod devices;
 mod objects;
 mod pods;
