@@ -308,6 +308,17 @@ impl World {
             .collect()
     }
 
+    /// Returns this effect if its pod is still in the state that needs it: it could not be carried out.
+    pub fn still_needed(&self, effect: Effect) -> Option<Effect> {
+        let pod = |node: &str, uid: &str| self.nodes.get(node).and_then(|view| view.pods.get(uid));
+        let needed = match &effect {
+            Effect::RestoreReady { node, uid, .. } => pod(node, uid).is_some_and(|pod| pod.falsely_unready),
+            Effect::FinishMirror { node, uid, .. } => pod(node, uid).is_some_and(|pod| pod.terminating),
+            _ => false,
+        };
+        needed.then_some(effect)
+    }
+
     fn enter(&mut self, pod: BoundPod, effects: &mut Vec<Effect>) {
         let BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready } = pod;
         let Some(view) = self.nodes.get_mut(&node) else { return };

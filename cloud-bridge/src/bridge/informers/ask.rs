@@ -14,6 +14,7 @@ use crate::bridge::reports;
 use crate::bridge::requests::{Patch, Requests};
 use crate::bridge::slim::{BoundPod, SlimPod};
 use crate::bridge::work_queue::Outcome;
+use crate::bridge::world::Effect;
 
 /// Pause before a failed question is repeated.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
@@ -72,6 +73,8 @@ pub(super) enum Answer {
     },
     /// All pods of a node.
     PodsOfNode(Vec<SlimPod>),
+    /// An effect that could not be carried out, because the API did not answer.
+    Again(Effect),
     Nothing,
 }
 
@@ -163,34 +166,50 @@ async fn list<F: Found>(
     }
 }
 
-/// Sends the patch of a pod's tolerations.
+/// Sends the patch of a pod's tolerations, until the API answers. The patch is for the version of the pod that was read.
 pub(super) async fn reconcile_tolerations(requests: Requests, key: ObjectKey, patch: Value) -> Answer {
     let path = format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name);
-    match requests.patch(&path, Patch::Merge, &patch).await {
-        Ok(_) => {}
-        // Changed or deleted meanwhile: the watch delivers the present state.
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.code == 409 => {}
-        Err(error) => log::warn!(
-            "pod {}/{}: its tolerations cannot be set (the bridge needs the right to patch pods): {error}",
-            key.namespace,
-            key.name
-        ),
+    loop {
+        match requests.patch(&path, Patch::Merge, &patch).await {
+            Ok(_) => return Answer::Nothing,
+            // Changed or deleted meanwhile: the watch delivers the present state.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.code == 409 => return Answer::Nothing,
+            Err(error) => {
+                log::warn!(
+                    "pod {}/{}: its tolerations cannot be set (the bridge needs the right to patch pods): {error}",
+                    key.namespace,
+                    key.name
+                );
+                if matches!(&error, kube::Error::Api(status) if status.code < 500 && status.code != 429) {
+                    return Answer::Nothing;
+                }
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
     }
-    Answer::Nothing
 }
 
-pub(super) async fn restore_ready(requests: Requests, key: ObjectKey, uid: String) -> Answer {
-    log_failure(&key, "calling it ready again", reports::restore_ready(&requests, &key, &uid).await);
-    Answer::Nothing
+pub(super) async fn restore_ready(requests: Requests, node: String, key: ObjectKey, uid: String) -> Answer {
+    let outcome = reports::restore_ready(&requests, &key, &uid).await;
+    let what = format!("pod {}/{}: calling it ready again", key.namespace, key.name);
+    ended(outcome, &what, Effect::RestoreReady { node, key, uid }).await
 }
 
-pub(super) async fn finish_mirror(requests: Requests, key: ObjectKey, uid: String) -> Answer {
-    log_failure(&key, "finishing its deletion", reports::delete_pod(&requests, &key, &uid).await);
-    Answer::Nothing
+pub(super) async fn finish_mirror(requests: Requests, node: String, key: ObjectKey, uid: String) -> Answer {
+    let outcome = reports::delete_pod(&requests, &key, &uid).await;
+    let what = format!("pod {}/{}: finishing its deletion", key.namespace, key.name);
+    ended(outcome, &what, Effect::FinishMirror { node, key, uid }).await
 }
 
-fn log_failure(key: &ObjectKey, what: &str, outcome: Outcome) {
+/// Logs a failure. If the API did not answer, the effect is due again after a pause.
+async fn ended(outcome: Outcome, what: &str, effect: Effect) -> Answer {
+    let again = matches!(outcome, Outcome::Retry(_));
     if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) = outcome {
-        log::warn!("pod {}/{}: {what}: {reason}", key.namespace, key.name);
+        log::warn!("{what}: {reason}");
     }
+    if !again {
+        return Answer::Nothing;
+    }
+    tokio::time::sleep(AGAIN).await;
+    Answer::Again(effect)
 }

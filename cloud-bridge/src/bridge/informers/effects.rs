@@ -82,12 +82,12 @@ impl Informers {
                 Effect::RestoreReady { node, key, uid } => {
                     if shared.known(&node).is_some_and(|node| node.link().is_some()) {
                         let requests = Requests::new(self.clients.as_node(&node));
-                        self.questions.push(restore_ready(requests, key, uid).boxed());
+                        self.questions.push(restore_ready(requests, node, key, uid).boxed());
                     }
                 }
                 Effect::FinishMirror { node, key, uid } => {
                     let requests = Requests::new(self.clients.as_node(&node));
-                    self.questions.push(finish_mirror(requests, key, uid).boxed());
+                    self.questions.push(finish_mirror(requests, node, key, uid).boxed());
                 }
             }
         }

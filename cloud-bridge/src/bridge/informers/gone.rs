@@ -68,7 +68,8 @@ impl<W: Fn() -> bool> IsGone<W> {
         if (self.wanted)() { self.ask().await } else { Answer::Nothing }
     }
 
-    /// Looks up a pod. A refusal gives no information.
+    /// Looks up a pod. A refusal gives no information, and the node's list may wait for the answer: the question is
+    /// repeated, because an API server that has just started refuses requests that it will allow.
     async fn find_pod(self) -> Answer {
         let api: Api<SlimPod> = Api::namespaced(self.own.clone(), &self.key.namespace);
         loop {
@@ -77,7 +78,6 @@ impl<W: Fn() -> bool> IsGone<W> {
                 Ok(Some(found)) if found.uid().is_empty() => Answer::Nothing,
                 Ok(Some(by)) => Answer::Replaced { node: self.node, key: self.key, uid: self.uid, by: Box::new(by) },
                 Ok(None) => self.gone(),
-                Err(kube::Error::Api(status)) if status.is_forbidden() => Answer::Nothing,
                 Err(error) if self.may_help(&error).await => continue,
                 Err(_) => Answer::Nothing,
             };
@@ -122,7 +122,8 @@ impl<W: Fn() -> bool> IsGone<W> {
         let key = &self.key;
         log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
         let refused = |code: u16| (400..500).contains(&code) && !matches!(code, 401 | 408 | 429);
-        if matches!(error, kube::Error::Api(status) if refused(status.code)) {
+        let passing = |code: u16| code == 403 && key.kind == "Pod";
+        if matches!(error, kube::Error::Api(status) if refused(status.code) && !passing(status.code)) {
             return false;
         }
         tokio::time::sleep(AGAIN).await;

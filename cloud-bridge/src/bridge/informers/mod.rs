@@ -341,6 +341,7 @@ impl Informers {
                 self.look_ups.answered(&node, &object);
                 return self.answer(*answer);
             }
+            Answer::Again(effect) => self.world.still_needed(effect).into_iter().collect(),
             Answer::Nothing => Vec::new(),
         };
         self.apply(effects);

@@ -96,9 +96,14 @@ pub(super) async fn watch_services(
             }
             Err(error) => {
                 log::warn!("watching the services of namespace {}: {error}", key.namespace);
-                // Pods run without these variables if nodes may not read Services.
-                let what = if let What::Refused = watch_failure(&error) { What::Absent } else { What::Failed };
-                said = None;
+                let what = match watch_failure(&error) {
+                    // Known Services stay: an API server that has just started refuses requests that it will allow. A
+                    // watch that goes on afterwards would not deliver them again.
+                    What::Refused if said.is_some() => continue,
+                    // Pods run without these variables if nodes may not read Services.
+                    What::Refused => What::Absent,
+                    other => other,
+                };
                 if news.send(News { key: key.clone(), watch, what }).await.is_err() {
                     return;
                 }

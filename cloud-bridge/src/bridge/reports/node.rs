@@ -179,7 +179,11 @@ impl Reports {
             "status": without_directives(&wanted.status),
         });
         object.set_at(&["metadata", "name"], self.node.name.as_str().into());
-        self.requests.create("/api/v1/nodes", &object).await?;
+        match self.requests.create("/api/v1/nodes", &object).await {
+            // A join or an earlier report has created it meanwhile: the next attempt updates it.
+            Err(error) if code(&error) == Some(409) => return Err(Failure::Changed),
+            other => drop(other?),
+        }
         self.registered(wanted).await;
         let notes = json!({labels::CONFIGURED_LABELS: wanted.configured});
         let role = json!({"metadata": {"labels": {ROLE_LABEL: ""}, "annotations": notes}});

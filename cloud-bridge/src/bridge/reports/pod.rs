@@ -35,7 +35,8 @@ pub(super) async fn status(
         patch.set_at(&["metadata", "resourceVersion"], version.as_str().into());
     }
     match requests.patch(&path, Patch::Strategic, &patch).await {
-        Err(error) if version.is_some() && code(&error) == Some(409) => Err(Failure::Changed),
+        // Also without a version: the API gives up after some conflicts with other writers.
+        Err(error) if code(&error) == Some(409) => Err(Failure::Changed),
         other => Ok(other.map(drop)?),
     }
 }

@@ -27,6 +27,10 @@ use crate::bridge::rules::respond::respond;
 use crate::bridge::work_queue::{Answer, Attempt, Lane, Outcome, describe};
 use crate::bridge::{counters, lease, tokens};
 
+/// Pause before a node's object is written again after a failure, doubled up to the second value. An unchanged node
+/// reports it only twice an hour.
+const REWRITE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
 /// Finished work for which the session waits.
 pub(super) enum Done {
     Report(Attempt, Outcome),
@@ -295,12 +299,24 @@ impl Connection {
             Command::RewriteNode => {
                 let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());
                 let rewrite = async move {
-                    if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) =
-                        reports.rewrite_node().await
-                    {
+                    let mut pause = REWRITE.0;
+                    loop {
+                        let (reason, again) = match reports.rewrite_node().await {
+                            Outcome::Written => return Done::Quiet,
+                            Outcome::Refused(reason) | Outcome::Later(reason) => (reason, false),
+                            Outcome::Retry(reason) => (reason, true),
+                        };
                         log::warn!("node {name}: its object was not written again: {}", printable(reason));
+                        if !again {
+                            return Done::Quiet;
+                        }
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(REWRITE.1);
+                        // Time has passed: an old report must not replace one of a newer connection.
+                        if let Ok(false) = reports.is_newest().await {
+                            return Done::Fenced;
+                        }
                     }
-                    Done::Quiet
                 };
                 self.work.push(rewrite.boxed());
             }

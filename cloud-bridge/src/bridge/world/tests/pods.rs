@@ -107,6 +107,22 @@ fn a_node_that_comes_back_gets_its_pods_called_ready_again() {
     assert!(world.connected("a").is_empty());
 }
 
+#[test]
+fn failed_effect_is_repeated_while_its_pod_needs_it() {
+    let mut world = world(&["a"]);
+    let unready = BoundPod { falsely_unready: true, ..pod("a", "p", &[]) };
+    let effect = world.pod_applied(unready).remove(0);
+    assert_eq!(words(std::slice::from_ref(&effect)), ["restore a p"]);
+    assert_eq!(world.still_needed(effect.clone()), Some(effect.clone()));
+    world.pod_applied(pod("a", "p", &[]));
+    assert_eq!(world.still_needed(effect), None, "it is ready");
+    let mirror = BoundPod { mirror_of: Some("static".into()), terminating: true, ..pod("a", "s-a", &[]) };
+    let effect = world.pod_applied(mirror).remove(0);
+    assert_eq!(world.still_needed(effect.clone()), Some(effect.clone()));
+    world.pod_deleted("a", &key("Pod", "s-a"), "uid-s-a");
+    assert_eq!(world.still_needed(effect), None, "it is deleted");
+}
+
 /// The pods of a node were read after its pod was replaced, while the watch is late: it still shows the old pod of the
 /// same name.
 #[test]
