@@ -47,9 +47,17 @@ pub trait Nodes: Send + Sync {
 
 /// Runs until dropped.
 pub async fn run(client: Client, nodes: Arc<dyn Nodes>) {
-    if let Err(error) = make_class(&client).await {
-        log::warn!("storage class {CLASS}: {error}");
-    }
+    let class = async {
+        while let Err(error) = make_class(&client).await {
+            log::warn!("storage class {CLASS}: {error}; next attempt in {} s", AGAIN.1.as_secs());
+            tokio::time::sleep(AGAIN.1).await;
+        }
+    };
+    tokio::join!(class, reclaim_all(client.clone(), nodes));
+}
+
+/// Reclaims volumes until dropped.
+async fn reclaim_all(client: Client, nodes: Arc<dyn Nodes>) {
     let kind = ApiResource::erase::<PersistentVolume>(&());
     let mut volumes = pin!(in_slices(watch::values(&client, &kind)));
     let mut reclaimer = Reclaimer::new(client, nodes);

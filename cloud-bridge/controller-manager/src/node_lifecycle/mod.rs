@@ -295,7 +295,7 @@ impl Lifecycle<'_> {
         let Some(cidrs) = ipam.next() else {
             log::warn!("node {name}: there are no subnets left for it");
             self.events.record(no_subnet(node));
-            self.retry.get_or_insert(Instant::now() + NO_SUBNET_RETRY);
+            self.retry_after(NO_SUBNET_RETRY);
             return;
         };
         let patch = changed(node, json!({"podCIDR": cidrs.first(), "podCIDRs": cidrs}));
@@ -309,9 +309,15 @@ impl Lifecycle<'_> {
             Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {}
             Err(error) => {
                 log::warn!("node {name}: {error}");
-                self.retry.get_or_insert(Instant::now() + RETRY);
+                self.retry_after(RETRY);
             }
         }
+    }
+
+    /// Writes what follows from all nodes again after this time, or earlier.
+    fn retry_after(&mut self, pause: Duration) {
+        let at = Instant::now() + pause;
+        self.retry = Some(self.retry.map_or(at, |before| before.min(at)));
     }
 }
 

@@ -135,7 +135,11 @@ struct Work {
 impl Work {
     /// One check, and one write if needed. Returns the pause until the next; `None`: the job has ended, or is deleted.
     async fn step(&mut self, shared: &Arc<Shared>) -> Option<Duration> {
-        let Found::Live(job) = shared.jobs.find(&self.uid) else { return None };
+        let Found::Live(job) = shared.jobs.find(&self.uid) else {
+            // Ended or deleted since the last step. Answers of nodes that came meanwhile are no longer needed.
+            answer(shared.jobs.take_said(&self.uid), &Outcome::Written);
+            return None;
+        };
         let requests = Requests::new(shared.clients.own().clone());
         let leads = self.leader.as_ref().is_none_or(|leader| leader.leads());
         let problem = self.make_order(shared, &requests, &job).await;
