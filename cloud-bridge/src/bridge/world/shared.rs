@@ -160,6 +160,9 @@ impl World {
 
     /// Requests everything again that the list of this node needs and that was last read before its round. Also what is
     /// needed only since its pods were read, for example because its site became known: other nodes may have it already.
+    ///
+    /// A watch that has not answered yet is not started again: while nodes connect one after the other, it would never
+    /// answer. Its answer leads here again.
     pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
         let Some(view) = self.nodes.get(node).filter(|view| view.seeded && !view.listed) else { return };
         if self.orders.are_stale(view.takes_orders, view.round, self.round) {
@@ -168,6 +171,7 @@ impl World {
         for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own).chain(&view.behind) {
             if let Some(shared) = self.shared.get_mut(key)
                 && shared.started < view.round
+                && shared.told == shared.started
             {
                 shared.started = self.round;
                 effects.push(Effect::Watch { key: ObjectKey::clone(key), node: shared.reader.clone() });

@@ -108,6 +108,20 @@ fn g12_a_node_from_elsewhere_is_told_nothing_before_all_was_read_anew() {
     assert_eq!(words(&effects), ["set b r uid-r"]);
 }
 
+#[test]
+fn watch_is_started_again_only_after_it_has_answered() {
+    let mut world = world(&["a"]);
+    assert_eq!(words(&world.pod_applied(pod("a", "p", &["m"]))), ["watch m for a"]);
+    let round = hello(&mut world, "b");
+    let effects = world.seed("b", round, vec![pod("b", "q", &["m"])], None);
+    assert_eq!(words(&effects), ["admit m for b"], "its watch is under way");
+    assert!(world.admitted("b", &key("ConfigMap", "m")).is_empty());
+    let told = words(&world.object_present(object("ConfigMap", "m", "m1")));
+    assert_eq!(told, ["set a m m1", "set b m m1", "set a p uid-p", "watch m for a", "set b q uid-q"]);
+    let told = words(&world.object_present(object("ConfigMap", "m", "m1")));
+    assert_eq!(told, ["set a m m1", "set b m m1", "listed b 1"]);
+}
+
 /// An object that is watched in the name of one node is sent to another only when the API allows it in that one's name.
 #[test]
 fn g27_the_right_of_one_node_is_no_other_ones() {
