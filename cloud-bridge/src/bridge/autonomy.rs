@@ -7,7 +7,7 @@
 //! needed. Seconds that a user chose are never changed.
 
 use edge_protocol::json::SetField;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
@@ -71,6 +71,8 @@ struct Nodes {
     /// Whether all Nodes were seen: a node that is not in the map then has no annotation.
     listed: bool,
     spans: HashMap<String, Span>,
+    /// Nodes that were not seen yet when a pod of theirs came to which an annotation was applied before.
+    undecided: HashSet<String>,
 }
 
 impl Autonomy {
@@ -100,8 +102,13 @@ impl Autonomy {
         before != span
     }
 
-    pub(super) fn listed(&self) {
-        self.nodes().listed = true;
+    /// All Nodes were seen. Returns those whose pods must be checked, because they have no annotation any more.
+    pub(super) fn listed(&self) -> HashSet<String> {
+        let mut nodes = self.nodes();
+        nodes.listed = true;
+        let mut undecided = std::mem::take(&mut nodes.undecided);
+        undecided.retain(|name| !nodes.spans.contains_key(name));
+        undecided
     }
 
     pub(super) fn forget(&self, node: &str) {
@@ -110,9 +117,12 @@ impl Autonomy {
 
     /// The merge patch that applies a pod's Node's annotation; `None` if it is applied, or not known yet.
     pub(super) fn patch(&self, pod: &SlimPod) -> Option<Value> {
-        let nodes = self.nodes();
+        let mut nodes = self.nodes();
         let span = nodes.spans.get(pod.node()).copied();
         if span.is_none() && !nodes.listed {
+            if pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(AUTONOMY)) {
+                nodes.undecided.insert(pod.node().to_owned());
+            }
             return None;
         }
         patch(pod, span, self.default)
@@ -202,6 +212,22 @@ mod tests {
         assert_eq!(super::patch(&pod(&json!(300), &Value::Null), day, 60), None);
         let given = super::patch(&pod(&json!(60), &Value::Null), day, 60).unwrap();
         assert_eq!(seconds(&given), [300, 86_400, 86_400]);
+    }
+
+    #[test]
+    fn pods_that_come_before_their_nodes_are_checked_again() {
+        let pod = pod(&json!(86_400), &json!("86400s"));
+        let autonomy = Autonomy::new(300);
+        assert_eq!(autonomy.patch(&pod), None, "its node may have the annotation");
+        assert_eq!(autonomy.listed(), HashSet::from(["n".to_owned()]));
+        assert!(autonomy.patch(&pod).is_some(), "it has none any more");
+        assert!(autonomy.listed().is_empty());
+
+        let autonomy = Autonomy::new(300);
+        assert_eq!(autonomy.patch(&pod), None);
+        let node = json!({"metadata": {"name": "n", "annotations": {AUTONOMY: "24h"}}});
+        assert!(autonomy.node(&serde_json::from_value(node).unwrap()), "which has its pods checked");
+        assert!(autonomy.listed().is_empty());
     }
 
     #[test]

@@ -60,7 +60,9 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
                 shared.all_located(|name| listed.contains(name));
                 shared.pod_ranges.retain(|name| listed.contains(name));
                 listed = HashSet::new();
-                shared.autonomy.listed();
+                for name in shared.autonomy.listed() {
+                    shared.reconcile_tolerations(&name);
+                }
             }
             Ok(Event::Delete(node)) => {
                 shared.located(node.name(), None);
