@@ -71,7 +71,7 @@ struct Nodes {
     /// Whether all Nodes were seen: a node that is not in the map then has no annotation.
     listed: bool,
     spans: HashMap<String, Span>,
-    /// Nodes that were not seen yet when a pod of theirs came to which an annotation was applied before.
+    /// Nodes that were not seen yet when one of their pods came, to which an annotation was applied before.
     undecided: HashSet<String>,
 }
 
