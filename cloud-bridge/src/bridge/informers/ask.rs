@@ -180,7 +180,8 @@ pub(super) async fn reconcile_tolerations(requests: Requests, key: ObjectKey, pa
                     key.namespace,
                     key.name
                 );
-                if matches!(&error, kube::Error::Api(status) if status.code < 500 && status.code != 429) {
+                let refused = |code: u16| (400..500).contains(&code) && !matches!(code, 401 | 408 | 429);
+                if matches!(&error, kube::Error::Api(status) if refused(status.code)) {
                     return Answer::Nothing;
                 }
             }
