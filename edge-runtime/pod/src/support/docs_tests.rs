@@ -13,16 +13,15 @@ const INTRO: &str = "# Supported pod fields
 
 Compatibility: which fields of a pod manifest (spec, securityContext, probes, volumes, resources) work, are refused or ignored.
 
-One row per field of the pod API (Kubernetes 1.36). No field is ignored silently. A test fails when a field of the API has
-no row, or when a row differs from the node's behaviour.
+One row per field of the pod API (Kubernetes 1.36). No field is ignored silently.
 
 | answer | what `kubectl` shows |
 |---|---|
 | supported | it works as on a kubelet |
-| as its fields | see the rows of the type inside |
+| as its fields | see the table of its type |
 | not the node's | the scheduler, the API server or another controller acts on it |
-| by value | some values are supported, others answered as the note says |
-| refused | phase `Failed` with the reason, and a Warning event: no change of a live pod could cure it |
+| by value | some values are supported: see the note |
+| refused | phase `Failed` with the reason, and a Warning event. Change the manifest and create the pod again |
 | waits | the pod waits, with a Warning event of this reason, until something outside it changes |
 | warned | the pod runs, and a Warning event says that the field has no effect |
 ";
