@@ -21,9 +21,16 @@ use crate::store::StoreError;
 pub(super) struct Hooks(BTreeMap<HookRef, Task<()>>);
 
 impl Hooks {
-    /// The answer comes as news.
-    pub(super) fn run(&mut self, cx: &Context, probes: &Probes, pod: &Pod, which: HookRef, limit: Option<Duration>) {
-        let Some(entry) = cx.pods.get(&which.uid) else { return };
+    /// The answer comes as news; at once for a hook that is no longer in the spec.
+    pub(super) fn run(
+        &mut self,
+        cx: &Context,
+        probes: &Probes,
+        pod: &Pod,
+        which: HookRef,
+        limit: Option<Duration>,
+    ) -> Option<PodEvent> {
+        let entry = cx.pods.get(&which.uid)?;
         let definition = containers_of(pod).find(|c| c.name == which.container);
         let lifecycle = definition.and_then(|c| c.lifecycle.as_ref());
         let handler = lifecycle.and_then(|lifecycle| match which.hook {
@@ -31,9 +38,8 @@ impl Hooks {
             HookKind::PreStop => lifecycle.pre_stop.clone(),
         });
         let (Some(container), Some(handler)) = (definition, handler) else {
-            // Taken out of the spec since the decision: nothing to do is done.
-            let _ = cx.senders.news.try_send(News::HookDone(which, HookDone::default()));
-            return;
+            let HookRef { container, id, hook, .. } = which;
+            return Some(PodEvent::HookDone { container, id, hook, error: None });
         };
         let call = HookCall {
             handler,
@@ -45,6 +51,7 @@ impl Hooks {
         };
         let (run, key) = (probes.0.hook(call), which.clone());
         self.0.insert(key, cx.task(async move { News::HookDone(which, run.await) }));
+        None
     }
 
     pub(super) fn done(&mut self, cx: &mut Context, which: HookRef, done: HookDone) -> Result<(), StoreError> {

@@ -206,7 +206,7 @@ impl Node {
                 }
                 Step::RunHook { container, id, hook, limit } => {
                     let which = HookRef { uid: uid.to_owned(), container, id, hook };
-                    self.hooks.run(&self.cx, &self.probes, &pod, which, limit);
+                    answers.extend(self.hooks.run(&self.cx, &self.probes, &pod, which, limit));
                 }
                 Step::Resize { containers } => {
                     answers.extend(resize::begin(&mut self.cx, &self.launch.containers, uid, &pod, containers))
