@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::context::Context;
 use super::pulls::Pulls;
 use super::sources::News;
-use crate::eviction::{Observations, Signal};
+use crate::eviction::{Observation, Observations, Signal};
 use crate::image::Reference;
 use crate::image::gc;
 use crate::image::layers::Layers;
@@ -49,6 +49,17 @@ enum Taken {
     Downloads,
 }
 
+impl Taken {
+    /// The next step, and the helper's word for it; `None` after the last one.
+    fn after(last: Option<Self>) -> Option<(Self, &'static str)> {
+        match last {
+            None => Some((Self::Orphans, "short")),
+            Some(Self::Orphans) => Some((Self::Downloads, "shortest")),
+            Some(Self::Downloads) => None,
+        }
+    }
+}
+
 impl ImageGc {
     /// Clears what an earlier run left half-made, and ends the collection that it did not end.
     pub(super) fn at_start(&mut self, cx: &Context) {
@@ -64,7 +75,7 @@ impl ImageGc {
         let Some(space) = seen.get(Signal::ImageFsAvailable).filter(|space| space.capacity > 0) else {
             return Ok(());
         };
-        let used = 100 - u64::min(space.available.saturating_mul(100) / space.capacity, 100);
+        let used = used_percent(space);
         if *policy.gc_high_percent >= 100 || used < *policy.gc_high_percent {
             self.failed = false;
             return Ok(());
@@ -73,8 +84,7 @@ impl ImageGc {
             return Ok(());
         }
         self.next = Some(now.after(PERIOD));
-        let free = space.capacity / 100 * (100 - policy.gc_low_percent());
-        let wanted = free.saturating_sub(space.available);
+        let wanted = to_free(space, policy.gc_low_percent());
         let freed = self.collect(cx, wanted)?;
         let layers = Layers::new(&cx.paths);
         let idle = !self.running && !cx.recovery.is_under_way();
@@ -126,13 +136,10 @@ impl ImageGc {
         if cx.recovery.is_under_way() || !gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {
             return Ok(());
         }
-        let (next, word) = match self.taken {
-            None => (Taken::Orphans, "short"),
-            Some(Taken::Orphans) => (Taken::Downloads, "shortest"),
-            Some(Taken::Downloads) => return Ok(()),
-        };
-        self.taken = Some(next);
-        self.run_sweep(cx, word);
+        if let Some((next, word)) = Taken::after(self.taken) {
+            self.taken = Some(next);
+            self.run_sweep(cx, word);
+        }
         Ok(())
     }
 
@@ -194,6 +201,17 @@ impl ImageGc {
     }
 }
 
+/// Used share of a file system in percent, rounded up (K8s pkg/kubelet/images/image_gc_manager.go, `GarbageCollect`). Its
+/// capacity is not zero.
+fn used_percent(space: Observation) -> u64 {
+    100 - u64::min(space.available.saturating_mul(100) / space.capacity, 100)
+}
+
+/// Bytes to free until only this share is used.
+fn to_free(space: Observation, low_percent: u64) -> u64 {
+    (space.capacity / 100 * (100 - low_percent)).saturating_sub(space.available)
+}
+
 /// Ids of images of all containers that run or will, of static pods, and pinned ones.
 fn images_in_use(cx: &Context, damaged: &[ImageRecord]) -> BTreeSet<String> {
     let mut names: BTreeSet<&str> = cx.config.images.pinned.iter().map(String::as_str).into_set();
@@ -218,4 +236,45 @@ fn images_in_use(cx: &Context, damaged: &[ImageRecord]) -> BTreeSet<String> {
     let mut used: BTreeSet<String> = names.iter().filter_map(|name| of_damaged(name)).into_set();
     used.extend(names.into_iter().filter_map(|name| Some(cx.image_record(name, name)?.id)));
     used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn space(available: u64, capacity: u64) -> Observation {
+        Observation { available, capacity }
+    }
+
+    #[test]
+    fn used_share_is_rounded_up_like_the_kubelets() {
+        let used = |available| used_percent(space(available, 1000));
+        assert_eq!([used(1000), used(999), used(991), used(990), used(989)], [0, 1, 1, 1, 2]);
+        assert_eq!([used(150), used(151), used(149), used(0)], [85, 85, 86, 100]);
+        assert_eq!(used(2000), 0, "a quota may leave more than there is");
+        assert_eq!(used_percent(space(u64::MAX / 2, u64::MAX)), 99, "no overflow, whatever a file system says");
+    }
+
+    #[test]
+    fn images_go_down_to_the_low_mark() {
+        assert_eq!(to_free(space(GIB, 100 * GIB), 80), 19 * GIB);
+        assert_eq!(to_free(space(20 * GIB, 100 * GIB), 80), 0, "at the mark");
+        assert_eq!(to_free(space(20 * GIB - 1, 100 * GIB), 80), 1);
+        assert_eq!(to_free(space(90 * GIB, 100 * GIB), 80), 0, "and below it");
+        assert_eq!((to_free(space(0, 100), 100), to_free(space(0, 100), 0)), (0, 100));
+    }
+
+    #[test]
+    fn downloads_go_last_and_only_once() {
+        let mut taken = None;
+        let mut words = Vec::new();
+        while let Some((next, word)) = Taken::after(taken) {
+            assert!(taken < Some(next));
+            words.push(word);
+            taken = Some(next);
+        }
+        assert_eq!(words, ["short", "shortest"]);
+    }
 }
