@@ -134,3 +134,36 @@ fn other_program_for_services_is_told_once() {
     assert_eq!(services.elsewhere(), Some("kube-proxy"));
     assert!(services.set_elsewhere(None) && services.phase == Phase::Whole && services.elsewhere().is_none());
 }
+
+#[test]
+fn service_gets_no_address_of_the_cluster_or_the_node() {
+    let services = services();
+    let ips = |all: &[&str]| -> Vec<IpAddr> { all.iter().map(|ip| ip.parse().unwrap()).collect() };
+    let all = ["10.96.0.1", "127.0.0.1", "::1", "192.0.2.1"];
+    let view = ServiceView { external_ips: ips(&all), ingress_ips: ips(&all), ..ServiceView::default() };
+    let own = services.without_what_is_others(&view);
+    assert_eq!((own.external_ips, own.ingress_ips), (ips(&["192.0.2.1"]), ips(&["192.0.2.1"])));
+}
+
+#[test]
+fn address_of_the_link_changes_only_services_that_ask_for_it() {
+    let mut services = services();
+    let key = ObjectKey { kind: SERVICE_VIEW.into(), namespace: "shop".into(), name: "web".into() };
+    services.put(&key, Some(json!({"spec": {"externalIPs": ["192.0.2.1"]}})));
+    let key = ObjectKey { name: "db".into(), ..key };
+    services.put(&key, Some(json!({"spec": {"ports": [{"port": 80, "nodePort": 30_443}]}})));
+    forget(&mut services);
+    let dirty = |services: &mut Services| {
+        let names = services.dirty.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>();
+        services.dirty.clear();
+        names
+    };
+    services.set_link(vec!["192.0.2.1:443".parse().unwrap()]);
+    assert_eq!(dirty(&mut services), ["web"]);
+    services.set_link(vec!["192.0.2.1:443".parse().unwrap()]);
+    assert_eq!(dirty(&mut services), [""; 0], "nothing has changed");
+    services.set_link(vec!["198.51.100.1:30443".parse().unwrap()]);
+    assert_eq!(dirty(&mut services), ["db", "web"], "one loses it, the other may have its port");
+    services.set_link(Vec::new());
+    assert_eq!(dirty(&mut services), ["db"]);
+}
