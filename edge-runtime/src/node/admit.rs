@@ -110,7 +110,7 @@ impl Admission<'_> {
     }
 }
 
-/// `now`: why there is no place beside all pods; `later`: beside those that are not ending.
+/// `now`: the refusal beside all pods; `later`: beside those that are not ending.
 fn verdict(now: Option<Refusal>, later: impl FnOnce() -> Option<Refusal>) -> Verdict {
     let Some(refusal) = now else { return Verdict::Admitted };
     if later().is_none() { Verdict::Waits(refusal) } else { Verdict::Refused(refusal) }

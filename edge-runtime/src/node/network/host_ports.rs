@@ -72,7 +72,7 @@ impl HostPorts {
         self.again = self.guarded || self.running.is_some();
     }
 
-    /// Whether the kernel has refused rules that [`HostPorts::renew`] asked for: they are to be renewed again, later.
+    /// Whether the kernel has refused rules that [`HostPorts::renew`] asked for, so that they must be renewed again later.
     pub(in super::super) fn is_stale(&self) -> bool {
         self.stale && self.running.is_none()
     }

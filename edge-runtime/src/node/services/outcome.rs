@@ -116,7 +116,7 @@ impl Services {
     }
 }
 
-/// Pause before the next attempt, after so many failures before this one.
+/// Pause after a failed attempt that followed this number of failures.
 fn retry_after(failures: u32) -> Duration {
     RETRY.saturating_mul(1 << failures.min(6)).min(RETRY_AT_MOST)
 }

@@ -18,7 +18,7 @@ use manifests::{Found, Listing};
 
 /// The kubelet's `fileCheckFrequency`.
 const PERIOD: Duration = Duration::from_secs(20);
-/// Delay until a mirror that has not come is requested again: doubled each time, up to the second one. A kubelet tries
+/// Delay until a missing mirror is requested again: doubled each time, up to the second one. A kubelet tries
 /// at each sync of the pod (K8s pkg/kubelet/kubelet.go, `tryReconcileMirrorPods`); its namespace may be created later.
 const AGAIN: Duration = Duration::from_mins(5);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(3600);
@@ -35,7 +35,7 @@ pub(super) struct StaticPods {
     mirrors_asked: BTreeMap<String, MirrorAsked>,
 }
 
-/// A request for a mirror that has not come.
+/// A request for a missing mirror.
 #[derive(Debug, PartialEq, Eq)]
 struct MirrorAsked {
     pause: Duration,
