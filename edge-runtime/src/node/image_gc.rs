@@ -25,6 +25,8 @@ use crate::sys::program;
 const PERIOD: Duration = Duration::from_secs(300);
 /// Pause if there was nothing to remove: the shortage may have another cause.
 const FRUITLESS: Duration = Duration::from_secs(60);
+/// Time for which evictions wait for the helper: on a medium that hangs, it may take hours until it is ended.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Image collection.
 #[derive(Default)]
@@ -32,7 +34,8 @@ pub(super) struct ImageGc {
     next: Option<Mono>,
     /// Earliest time of the next sweep in a disk shortage.
     next_all: Option<Mono>,
-    running: bool,
+    /// When the helper at work has begun.
+    running: Option<Mono>,
     /// What the last helper in a disk shortage removed, until nothing was left to remove.
     taken: Option<Taken>,
     /// Seconds of wall time at which an image was last seen in use.
@@ -80,14 +83,14 @@ impl ImageGc {
             self.failed = false;
             return Ok(());
         }
-        if self.running || self.next.is_some_and(|next| now < next) {
+        if self.running.is_some() || self.next.is_some_and(|next| now < next) {
             return Ok(());
         }
         self.next = Some(now.after(PERIOD));
         let wanted = to_free(space, policy.gc_low_percent());
         let freed = self.collect(cx, wanted)?;
         let layers = Layers::new(&cx.paths);
-        let idle = !self.running && !cx.recovery.is_under_way();
+        let idle = self.running.is_none() && !cx.recovery.is_under_way();
         if idle && gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {
             self.run_sweep(cx, "short");
         }
@@ -111,8 +114,8 @@ impl ImageGc {
 
     /// The node is short of disk: whether images are on their way out, so that no pod has to go yet.
     pub(super) fn all(&mut self, cx: &mut Context, pulls: &mut Pulls, now: Mono) -> Result<bool, StoreError> {
-        if self.running {
-            return Ok(true);
+        if self.running.is_some() {
+            return Ok(self.is_waited_for(now));
         }
         if self.next_all.is_some_and(|next| now < next) {
             return Ok(false);
@@ -120,14 +123,19 @@ impl ImageGc {
         // Its disk use grows each second; the downloaded part is kept for the next attempt.
         pulls.stop(cx, "the node is short of disk; the pull goes on when it is not");
         self.collect(cx, u64::MAX)?;
-        if !self.running {
+        if self.running.is_none() {
             self.collect_leftovers(cx)?;
         }
-        if !self.running {
+        if self.running.is_none() {
             self.taken = None;
             self.next_all = Some(now.after(FRUITLESS));
         }
-        Ok(self.running)
+        Ok(self.running.is_some())
+    }
+
+    /// Whether a helper is at work that may still make room soon.
+    fn is_waited_for(&self, now: Mono) -> bool {
+        self.running.is_some_and(|began| now.since(began) < PATIENCE)
     }
 
     /// Removes remains of an interrupted collection or pull, if no image can be removed.
@@ -181,7 +189,7 @@ impl ImageGc {
 
     /// Runs beside everything else, also beside pulls.
     fn run_sweep(&mut self, cx: &Context, how: &'static str) {
-        self.running = true;
+        self.running = Some(cx.mono());
         let root = cx.paths.root().to_path_buf();
         cx.background(async move {
             let mut helper = program::itself("collect");
@@ -192,7 +200,7 @@ impl ImageGc {
     }
 
     pub(super) fn done(&mut self, cx: &mut Context, result: Result<(), String>) -> Result<(), StoreError> {
-        self.running = false;
+        self.running = None;
         cx.look_again(cx.mono());
         match result {
             Ok(()) => Ok(()),
@@ -264,6 +272,14 @@ mod tests {
         assert_eq!(to_free(space(20 * GIB - 1, 100 * GIB), 80), 1);
         assert_eq!(to_free(space(90 * GIB, 100 * GIB), 80), 0, "and below it");
         assert_eq!((to_free(space(0, 100), 100), to_free(space(0, 100), 0)), (0, 100));
+    }
+
+    #[test]
+    fn evictions_wait_ten_minutes_for_a_helper_that_hangs() {
+        let gc = ImageGc { running: Some(Mono(5_000)), ..ImageGc::default() };
+        assert!(gc.is_waited_for(Mono(5_000)) && gc.is_waited_for(Mono(604_999)) && gc.is_waited_for(Mono(0)));
+        assert!(!gc.is_waited_for(Mono(605_000)));
+        assert!(!ImageGc::default().is_waited_for(Mono(0)));
     }
 
     #[test]
