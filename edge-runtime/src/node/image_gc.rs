@@ -248,7 +248,11 @@ fn images_in_use(cx: &Context, damaged: &[ImageRecord]) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::node::pods::Entry;
+    use crate::pod::record::{ContainerKind, ContainerRecord, PodRecord, Terminal};
 
     const GIB: u64 = 1 << 30;
 
@@ -292,5 +296,45 @@ mod tests {
             taken = Some(next);
         }
         assert_eq!(words, ["short", "shortest"]);
+    }
+
+    #[test]
+    fn images_of_pods_that_run_or_will_are_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let image = |name: &str| ImageRecord {
+            id: format!("id-{name}"),
+            references: vec![format!("docker.io/library/{name}:latest")],
+            config: Default::default(),
+            layers: Vec::new(),
+            size: 1,
+            pulled_at: 0,
+            access: Default::default(),
+        };
+        for name in ["app", "init", "volume", "ended", "static", "before", "unused"] {
+            cx.store.write(|writer| writer.image_put(&image(name))).unwrap();
+        }
+        let now = cx.clock.now();
+        let mut add = |uid: &str, source, ended: bool, spec: Value| {
+            let mut record = PodRecord::new(uid, "ns", uid, source, &now);
+            let terminal = Terminal { succeeded: true, reason: String::new(), message: String::new() };
+            record.terminal = ended.then_some(terminal);
+            let pod = serde_json::from_value(json!({ "spec": spec })).unwrap();
+            cx.pods.insert(Entry::new(Rc::new(pod), record));
+        };
+        let of = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
+        let mut spec = of("app");
+        spec["initContainers"] = json!([{"name": "i", "image": "docker.io/library/init:latest"}]);
+        spec["volumes"] = json!([{"name": "v", "image": {"reference": "volume"}}, {"name": "e", "emptyDir": {}}]);
+        add("a", PodSource::Api, false, spec);
+        add("b", PodSource::Api, true, of("ended"));
+        add("c", PodSource::Static, true, of("static"));
+        add("d", PodSource::Api, false, of("damaged"));
+        add("e", PodSource::Api, false, of("Not Valid"));
+        // The tag has moved since the container was started.
+        let before = ContainerRecord { image_id: "id-before".into(), ..ContainerRecord::new(ContainerKind::App) };
+        cx.pods.get_mut("a").unwrap().record.containers.insert("c".into(), before);
+        let expected = ["id-app", "id-before", "id-damaged", "id-init", "id-static", "id-volume"];
+        assert_eq!(Vec::from_iter(images_in_use(&cx, &[image("damaged")])), expected);
     }
 }
