@@ -371,4 +371,38 @@ mod tests {
         assert!(tokens.waited(Mono(9_000)).is_empty());
         assert!(tokens.slots.keys().all(|(uid, _)| uid == "other"));
     }
+
+    #[test]
+    fn pod_has_a_slot_for_each_token_that_its_volumes_ask_for_now() {
+        use crate::node::pods::Entry;
+        use crate::pod::record::PodRecord;
+        use serde_json::json;
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let pod = |audiences: &[&str]| -> Pod {
+            let source = |audience: &&str| json!({"serviceAccountToken": {"path": audience, "audience": audience, "expirationSeconds": 3600}});
+            let sources: Vec<_> = audiences.iter().map(source).collect();
+            let volumes = json!([{"name": "v", "projected": {"sources": sources}}]);
+            serde_json::from_value(json!({"spec": {"containers": [], "volumes": volumes}})).unwrap()
+        };
+        for (uid, source) in [("api", PodSource::Api), ("static", PodSource::Static)] {
+            let record = PodRecord::new(uid, "ns", uid, source, &cx.clock.now());
+            cx.pods.insert(Entry::new(std::rc::Rc::default(), record));
+        }
+        let stored = key("api", "stored").1;
+        cx.store.write(|writer| writer.put_token("api", &stored, &held())).unwrap();
+        let mut tokens = Tokens::default();
+        tokens.want(&cx, "static", &pod(&["a"]));
+        assert!(tokens.slots.is_empty(), "it has no service account");
+        tokens.want(&cx, "api", &pod(&["a", "stored"]));
+        let lacks = |tokens: &Tokens| tokens.slots.iter().map(|(_, slot)| slot.held.is_none()).collect::<Vec<_>>();
+        assert_eq!(lacks(&tokens), [true, false], "one is in the store");
+        tokens.slots.values_mut().for_each(|slot| slot.refusals = 7);
+        tokens.want(&cx, "api", &pod(&["a", "b"]));
+        let refusals: Vec<_> =
+            tokens.slots.iter().map(|((_, wanted), slot)| (&*wanted.audience, slot.refusals)).collect();
+        assert_eq!(refusals, [("a", 7), ("b", 0)], "what it still wants stays as it is");
+        tokens.want(&cx, "api", &pod(&[]));
+        assert!(tokens.slots.is_empty());
+    }
 }

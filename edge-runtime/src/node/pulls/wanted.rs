@@ -92,4 +92,21 @@ mod tests {
         let failed = PodEvent::ImageFailed { container: "c".to_owned(), failure: ImageFailure::NeverPull, message };
         assert_eq!(answer(PullPolicy::Never, None), Some(failed));
     }
+
+    #[test]
+    fn image_without_a_valid_name_is_not_pulled() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let mut pulls = Pulls::default();
+        let waiter = Waiter {
+            uid: "u".to_owned(),
+            container: "c".to_owned(),
+            for_volume: false,
+            reference: "Not Valid".to_owned(),
+            asked: Mono(0),
+        };
+        let answer = pulls.ensure(&mut cx, &Pod::default(), waiter, PullPolicy::Always);
+        let is_refused = matches!(answer, Some(PodEvent::ImageFailed { failure: ImageFailure::InvalidName, .. }));
+        assert!(is_refused && pulls.queue.is_empty(), "{answer:?}");
+    }
 }
