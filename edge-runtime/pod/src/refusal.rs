@@ -19,12 +19,6 @@ pub enum Admission {
     Refused(Refusal),
 }
 
-impl From<Option<Refusal>> for Admission {
-    fn from(refusal: Option<Refusal>) -> Self {
-        refusal.map_or(Self::Admitted, Self::Refused)
-    }
-}
-
 impl Refusal {
     /// In the kubelet's words for a resource of which too little is left (K8s pkg/kubelet/lifecycle,
     /// `InsufficientResourceError`).

@@ -27,12 +27,7 @@ impl Admission<'_> {
         if let Some(refusal) = self.refusal(pod) {
             return Verdict::Refused(refusal);
         }
-        match self.no_place(pod, |_| true) {
-            Some(refusal) if self.no_place(pod, |entry| entry.record.deletion.is_none()).is_none() => {
-                Verdict::Waits(refusal)
-            }
-            found => found.into(),
-        }
+        verdict(self.no_place(pod, |_| true), || self.no_place(pod, |entry| entry.record.deletion.is_none()))
     }
 
     /// Refuses a pod for its own fields, independent of other pods.
@@ -112,5 +107,25 @@ impl Admission<'_> {
             memory_bytes: count(self.cx.config.allocatable_memory(facts.memory_bytes)),
             pods: usize::try_from(self.cx.config.max_pods).unwrap_or(usize::MAX),
         }
+    }
+}
+
+/// `now`: the refusal beside all pods; `later`: beside those that are not ending.
+fn verdict(now: Option<Refusal>, later: impl FnOnce() -> Option<Refusal>) -> Verdict {
+    let Some(refusal) = now else { return Verdict::Admitted };
+    if later().is_none() { Verdict::Waits(refusal) } else { Verdict::Refused(refusal) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pod_waits_for_ending_pods_alone() {
+        let refusal = |reason: &str| Refusal { reason: reason.to_owned(), message: String::new() };
+        let [now, later] = ["OutOfcpu", "NodePorts"].map(refusal);
+        assert_eq!(verdict(None, || panic!("there is a place")), Verdict::Admitted);
+        assert_eq!(verdict(Some(now.clone()), || None), Verdict::Waits(now.clone()));
+        assert_eq!(verdict(Some(now.clone()), || Some(later)), Verdict::Refused(now), "why there is none today");
     }
 }

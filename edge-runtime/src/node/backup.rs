@@ -98,4 +98,15 @@ mod tests {
         backup.changed();
         assert_eq!(backup.due(at(70)), at(65 + 3600));
     }
+
+    #[test]
+    fn change_before_the_first_copy_does_not_move_it() {
+        let mut backup = Backup::default();
+        let at = |seconds: u64| Mono::from_duration(Duration::from_secs(seconds));
+        assert_eq!(backup.due(at(0)), at(60));
+        backup.changed();
+        assert_eq!(backup.due(at(59)), at(60));
+        backup.last = Some(at(60));
+        assert_eq!(backup.due(at(0)), at(60 + 3600), "whatever the time of the look");
+    }
 }

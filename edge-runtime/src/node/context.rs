@@ -116,3 +116,67 @@ impl Context {
         |kind, namespace, name| self.object(kind, namespace, name)
     }
 }
+
+#[cfg(test)]
+impl Context {
+    /// A node of the name `n` without pods and link. Its store is in memory, and its folders are below `root`.
+    pub(super) fn for_tests(root: &std::path::Path) -> Self {
+        use crate::config::{ConfigFile, Overrides};
+        let file = std::path::Path::new("config.yaml");
+        let overrides = Overrides { node_name: Some("n".to_owned()), joined: None };
+        let parsed = ConfigFile::parse("", file).unwrap();
+        let config = Config::from_file(parsed, file, root, &overrides).unwrap();
+        let paths = Paths::new(root);
+        Self {
+            config: Rc::new(config),
+            event_log: EventLog::new(&paths),
+            paths,
+            clock: Clock::new().unwrap(),
+            tasks: Tasks::default(),
+            senders: super::sources::channels().0,
+            store: Store::in_memory().unwrap(),
+            pods: Pods::default(),
+            recovery: Recovery::default(),
+            resumed: true,
+            host: HostFacts::default(),
+            link: None,
+            outgoing: Outgoing::default(),
+            acknowledged: Acknowledged::default(),
+            correlator: EventCorrelator::default(),
+            look_at: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::record::PodRecord;
+
+    #[test]
+    fn housekeeping_is_only_brought_forward() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        cx.look_again(Mono(5));
+        assert_eq!(cx.look_at, None, "it is due at once");
+        cx.look_at = Some(Mono(10));
+        cx.look_again(Mono(20));
+        assert_eq!(cx.look_at, Some(Mono(10)));
+        cx.look_again(Mono(5));
+        assert_eq!(cx.look_at, Some(Mono(5)));
+        cx.look_now();
+        assert_eq!(cx.look_at, None);
+    }
+
+    #[test]
+    fn pod_is_reached_at_its_own_address_or_at_the_nodes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let mut entry = Entry::new(Rc::default(), PodRecord::default());
+        assert_eq!(cx.address_of(&entry).to_string(), "127.0.0.1");
+        cx.host.host_ips = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];
+        assert_eq!(cx.address_of(&entry).to_string(), "192.0.2.1");
+        entry.record.ips = vec!["fd00::2".parse().unwrap(), "10.0.0.2".parse().unwrap()];
+        assert_eq!(cx.address_of(&entry).to_string(), "fd00::2");
+    }
+}

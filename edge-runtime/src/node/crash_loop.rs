@@ -152,4 +152,39 @@ mod tests {
         let crash_loop = CrashLoop::open(run.path());
         assert_eq!(crash_loop.skipped(), [""; 0]);
     }
+
+    #[test]
+    fn unreadable_counts_skip_no_pod() {
+        for text in ["", "{", "[]", r#"{"a": -1}"#] {
+            let run = tempfile::tempdir().unwrap();
+            std::fs::write(run.path().join("deaths"), text).unwrap();
+            let crash_loop = CrashLoop::open(run.path());
+            assert!(crash_loop.skipped().is_empty() && crash_loop.begin("a"), "{text}");
+        }
+        let crash_loop = CrashLoop::open(Path::new("/nowhere"));
+        assert!(crash_loop.begin("a"), "nor does a folder that cannot be written");
+    }
+
+    #[test]
+    fn death_outside_of_a_turn_counts_for_no_pod() {
+        let run = tempfile::tempdir().unwrap();
+        for _ in 0..DEATHS {
+            let mut crash_loop = CrashLoop::open(run.path());
+            assert!(crash_loop.begin("a"));
+            crash_loop.end("a");
+        }
+        assert!(CrashLoop::open(run.path()).deaths.is_empty());
+    }
+
+    #[test]
+    fn one_pod_fewer_deaths_than_the_limit_keeps_its_turns() {
+        for (count, skips) in [(0, false), (DEATHS - 1, false), (DEATHS, true), (u32::MAX, true)] {
+            let run = tempfile::tempdir().unwrap();
+            std::fs::write(run.path().join("deaths"), format!(r#"{{"a": {count}}}"#)).unwrap();
+            let mut crash_loop = CrashLoop::open(run.path());
+            assert_eq!(crash_loop.skips("a"), skips, "{count}");
+            assert_eq!(crash_loop.changed("a"), skips, "{count}");
+            assert!(crash_loop.begin("a") && !crash_loop.changed("a"), "{count}");
+        }
+    }
 }

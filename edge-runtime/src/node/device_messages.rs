@@ -28,6 +28,8 @@ pub(super) struct Messages {
     told_at: Option<i64>,
     /// Messages that did not fit on the disk, in order. A helper sends no more before they are stored.
     unstored: VecDeque<Given>,
+    /// The link took no more: rules without messages under way may have some.
+    refused: bool,
 }
 
 /// A batch of a helper's.
@@ -75,8 +77,11 @@ impl Messages {
         self.again(cx)
     }
 
-    /// Tries what is not in the store yet.
+    /// Tries again what is not in the store yet, and what the link did not take.
     pub(super) fn again(&mut self, cx: &mut Context) -> Result<Option<u64>, StoreError> {
+        if std::mem::take(&mut self.refused) {
+            cx.store.rules_with_messages()?.iter().try_for_each(|rule| self.send(cx, rule))?;
+        }
         let mut stored = None;
         while let Some(given) = self.unstored.pop_front() {
             if !self.store(cx, &given)? {
@@ -168,7 +173,8 @@ impl Messages {
             // The bridge handles a record that is not valid JSON; it must leave the queue.
             let value: Value = serde_json::from_str(&message.record).unwrap_or_default();
             if !link.message(u64::try_from(message.id).unwrap_or(0), left_ms, value) {
-                // The send queue is full.
+                // The send queue is full. No acknowledgement follows for a rule that has sent nothing.
+                self.refused = true;
                 break;
             }
             flight.rows.insert(message.id, message.record.len());

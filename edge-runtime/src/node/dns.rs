@@ -29,6 +29,8 @@ pub(super) struct Dns {
     interests: Option<Interests>,
     /// The last connected bridge supports interests in namespaces.
     bridge_follows: bool,
+    /// There are interests that the last hello did not have.
+    unsent: bool,
     running: Option<Running>,
     /// The node had a pod with its own network, which may send queries.
     answers: bool,
@@ -51,6 +53,7 @@ impl Dns {
     /// Starts and ends the helper as needed, and sends it changes.
     pub(super) fn step(&mut self, cx: &Context, launch: &Launch, services: &mut Services) {
         self.look(cx);
+        self.send_interests(cx);
         if self.running.is_none() || services.has_other_names() {
             let wanted = self.wanted(cx, launch, services);
             if wanted != self.running.as_ref().map(|running| running.listen.clone()) {
@@ -141,11 +144,23 @@ impl Dns {
         services.names_changed();
     }
 
-    /// Namespaces whose Services the bridge should send, beside those of pods.
+    /// Sends interests that the last hello did not have, as soon as the bridge takes them: a pod may ask for one while
+    /// the bridge's answer to the hello is on its way.
+    fn send_interests(&mut self, cx: &Context) {
+        if self.unsent
+            && self.bridge_follows
+            && let (Some(link), Some(interests)) = (cx.connection(), &self.interests)
+        {
+            self.unsent = !link.interests(interests.names());
+        }
+    }
+
+    /// Namespaces whose Services the bridge should send, beside those of pods: for its hello.
     pub(super) fn interests(&mut self, cx: &mut Context) -> Vec<String> {
         if !cx.config.services.has_dns() {
             return Vec::new();
         }
+        self.unsent = false;
         let interests = read(&mut self.interests, cx);
         if interests.forget(wall(cx)) {
             write(interests, cx);
@@ -165,10 +180,7 @@ impl Dns {
         write(interests, cx);
         if asked == Asked::New {
             log::info!("a pod asks for Services of namespace {namespace}: they are followed from now on");
-            let names = interests.names();
-            if let Some(link) = cx.connection() {
-                let _ = link.interests(names);
-            }
+            self.unsent = true;
             services.names_changed();
         }
     }

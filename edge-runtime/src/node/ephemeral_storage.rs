@@ -106,3 +106,78 @@ pub(super) fn beyond_limits(pods: &Pods, answers: &Answers, separate_images: boo
     };
     answers.iter().filter_map(over).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::eviction::limits::Used;
+    use crate::pod::clock::Now;
+    use crate::pod::record::{PodRecord, PodSource};
+    use crate::sys::tasks::Tasks;
+
+    fn walking(tasks: &Tasks, purpose: Purpose, number: u64) -> Walking {
+        Walking { purpose, began: Mono(0), number, _task: tasks.spawn(async {}) }
+    }
+
+    #[test]
+    fn only_a_shortage_takes_the_place_of_another_walk() {
+        let [limits, shortage] = [Purpose::Limits, Purpose::Shortage];
+        assert!(shortage.takes_over(limits));
+        assert!(!limits.takes_over(limits) && !limits.takes_over(shortage) && !shortage.takes_over(shortage));
+        assert!(shortage.patience() < limits.patience());
+    }
+
+    #[test]
+    fn answers_of_an_earlier_walk_are_outdated() {
+        let tasks = Tasks::default();
+        let mut storage = EphemeralStorage { walking: Some(walking(&tasks, Purpose::Limits, 7)), ..Default::default() };
+        assert_eq!(storage.walked(6, &Answers::new(), Mono(10_000)), None);
+        assert!(storage.walking.is_some() && storage.cadence.is_due(Mono(10_000)), "the walk goes on");
+        assert_eq!(storage.walked(7, &Answers::new(), Mono(10_000)), Some(Purpose::Limits));
+        assert_eq!(storage.walked(7, &Answers::new(), Mono(10_000)), None, "once");
+        assert!(!storage.cadence.is_due(Mono(10_001)));
+        storage.changed();
+        assert!(storage.cadence.is_due(Mono(10_001)), "a new pod is measured at once");
+    }
+
+    #[test]
+    fn walk_for_a_shortage_does_not_put_off_the_next_one_for_limits() {
+        let tasks = Tasks::default();
+        let mut storage =
+            EphemeralStorage { walking: Some(walking(&tasks, Purpose::Shortage, 1)), ..Default::default() };
+        assert_eq!(storage.walked(1, &Answers::new(), Mono(60_000)), Some(Purpose::Shortage));
+        assert!(storage.walking.is_none() && storage.cadence.is_due(Mono(60_000)));
+    }
+
+    #[test]
+    fn only_pods_beyond_their_limits_go() {
+        let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
+        let limited = json!({"containers": [{"name": "c", "resources": {"limits": {"ephemeral-storage": "100"}}}]});
+        let mut pods = Pods::default();
+        let mut add = |uid: &str, source, spec: &Value| {
+            let pod = serde_json::from_value(json!({ "spec": spec })).unwrap();
+            pods.insert(Entry::new(Rc::new(pod), PodRecord::new(uid, "ns", uid, source, &now)));
+        };
+        ["within", "beyond"].iter().for_each(|uid| add(uid, PodSource::Api, &limited));
+        add("static", PodSource::Static, &limited);
+        add("unlimited", PodSource::Api, &json!({"containers": [{"name": "c"}]}));
+        let holds = |uid: &str, bytes| {
+            let layers = [("c".to_owned(), Used { bytes, inodes: 1 })].into();
+            (uid.to_owned(), DiskUsage { layers, ..DiskUsage::default() })
+        };
+        let answers = Answers::from([
+            holds("within", 100),
+            holds("beyond", 101),
+            holds("static", 101),
+            holds("unlimited", 101),
+            holds("gone since", 101),
+        ]);
+        let found = beyond_limits(&pods, &answers, false);
+        assert_eq!(found.iter().map(|(uid, _)| uid.as_str()).collect::<Vec<_>>(), ["beyond"]);
+        assert!(beyond_limits(&pods, &Answers::new(), false).is_empty());
+    }
+}

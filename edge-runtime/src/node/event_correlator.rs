@@ -239,4 +239,36 @@ mod tests {
         let oldest = correlator.waiting.0.iter().map(|(_, row)| *row).min();
         assert_eq!(oldest, Some(REMEMBERED as u64), "the newest are kept");
     }
+
+    #[test]
+    fn budget_never_grows_beyond_a_burst() {
+        let mut correlator = EventCorrelator::default();
+        let mut taken = |second| (0..100).filter(|_| correlator.within_budget(&event("a", "m"), at(second))).count();
+        assert_eq!(taken(10), 25);
+        assert_eq!(taken(0), 0, "an older reading refills nothing");
+        assert_eq!((taken(309), taken(310)), (0, 1));
+        assert_eq!((taken(909), taken(910)), (1, 1), "the rest of the time counts, too");
+        assert_eq!(taken(1_000_000), 25);
+    }
+
+    #[test]
+    fn series_ends_after_its_window_and_not_at_it() {
+        for (pause, expected) in [(600, "(combined from similar events): 10"), (601, "10")] {
+            let mut correlator = EventCorrelator::default();
+            let mut take = |text: &str, second| {
+                let mut event = event("a", text);
+                correlator.combine(&mut event, at(second));
+                event["message"].as_str().unwrap().to_owned()
+            };
+            (0..10).for_each(|n| drop(take(&n.to_string(), 0)));
+            assert_eq!(take("10", pause), expected, "{pause} s");
+        }
+    }
+
+    #[test]
+    fn event_without_fields_is_counted_like_any_other() {
+        let mut correlator = EventCorrelator::default();
+        let taken = (0..30).filter(|_| correlator.take(json!({}), at(0), true, |_| None).is_some());
+        assert_eq!(taken.count(), 25);
+    }
 }

@@ -249,4 +249,58 @@ mod tests {
         let event = event(involved, true, "Failed", "why", "n", &now);
         assert!(event["metadata"]["name"].as_str().is_some_and(|name| name.len() <= 253), "{event}");
     }
+
+    /// The events of the outbox.
+    fn waiting(cx: &Context) -> Vec<Value> {
+        let rows = cx.store.outbox().unwrap().into_iter();
+        rows.filter_map(|row| if let Report::Event { event } = row.report { Some(event) } else { None }).collect()
+    }
+
+    fn status() -> Report {
+        let text = String::new;
+        Report::PodStatus { namespace: text(), name: text(), uid: text(), status: Value::Null }
+    }
+
+    #[test]
+    fn repeated_events_without_a_link_are_one_row_of_the_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        (0..3).for_each(|_| cx.node_event(true, "Shortage", "of disk").unwrap());
+        cx.node_event(true, "Shortage", "of memory").unwrap();
+        let counts: Vec<_> =
+            waiting(&cx).iter().map(|event| (event["message"].clone(), event["count"].clone())).collect();
+        assert_eq!(counts, [(Value::from("of disk"), Value::from(3)), (Value::from("of memory"), Value::from(1))]);
+    }
+
+    #[test]
+    fn dropped_events_are_counted_in_one_event_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        cx.tell_dropped().unwrap();
+        assert!(waiting(&cx).is_empty(), "none was dropped");
+        cx.store.write(|writer| writer.set_fact(Fact::Dropped, "7")).unwrap();
+        (0..2).for_each(|_| cx.tell_dropped().unwrap());
+        let events = waiting(&cx);
+        assert_eq!(
+            (events.len(), &events[0]["reason"], &events[0]["count"]),
+            (1, &Value::from("EventsDropped"), &Value::from(1))
+        );
+        assert!(events[0]["message"].as_str().is_some_and(|text| text.starts_with("7 events were dropped")));
+    }
+
+    #[test]
+    fn acknowledged_reports_go_with_the_next_event_or_after_a_second() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let rows = |cx: &Context| cx.store.outbox().unwrap().len();
+        assert_eq!(cx.delete_acknowledged_due(Mono(u64::MAX)).unwrap(), None);
+        let id = cx.store.write(|writer| writer.report(&status())).unwrap();
+        cx.acknowledged.add(vec![id], Mono(0));
+        assert_eq!((cx.delete_acknowledged_due(Mono(999)).unwrap(), rows(&cx)), (Some(Mono(1_000)), 1));
+        assert_eq!((cx.delete_acknowledged_due(Mono(1_000)).unwrap(), rows(&cx)), (None, 0));
+        let id = cx.store.write(|writer| writer.report(&status())).unwrap();
+        cx.acknowledged.add(vec![id], Mono(0));
+        cx.node_event(false, "Reason", "text").unwrap();
+        assert_eq!((rows(&cx), cx.acknowledged.due()), (1, None), "the event alone is left");
+    }
 }

@@ -73,8 +73,7 @@ impl ExitSync {
         if self.due.is_some() {
             let began = Instant::now();
             store.sync()?;
-            let took = began.elapsed();
-            self.rest = now.after(took + (took * SHARE).min(LONGEST));
+            self.rest = rest_after(now, began.elapsed());
             self.due = None;
         }
         self.unsynced.clear();
@@ -124,6 +123,11 @@ impl ExitSync {
         }
         Ok(())
     }
+}
+
+/// The earliest time of the sync after one that began `now` and took this long.
+fn rest_after(now: Mono, took: Duration) -> Mono {
+    now.after(took + (took * SHARE).min(LONGEST))
 }
 
 #[cfg(test)]
@@ -187,5 +191,33 @@ mod tests {
         assert_eq!(leaving(&ends), [1, 2, 3, 4, 5, 6, 7, 8]);
         ends.reports_committed("ended", &[9], false, Mono(11));
         assert!(ends.lets_leave(9), "the end is on the medium");
+    }
+
+    #[test]
+    fn slow_medium_is_waited_for_a_part_of_the_time_only() {
+        let rest = |ms| rest_after(Mono(1_000), Duration::from_millis(ms)).0 - 1_000;
+        assert_eq!([rest(0), rest(1), rest(100), rest(200), rest(201)], [0, 11, 1_100, 2_200, 2_201]);
+        assert_eq!(rest(60_000), 62_000, "reports do not wait longer than that beside the sync itself");
+    }
+
+    #[test]
+    fn later_ends_do_not_put_a_sync_off() {
+        let mut ends = ExitSync::default();
+        ends.committed(Mono(1_000));
+        ends.committed(Mono(1_009));
+        assert_eq!(ends.due, Some(Mono(1_010)));
+        ends.committed(Mono(0));
+        assert_eq!(ends.due, Some(Mono(1_010)));
+    }
+
+    #[test]
+    fn exit_that_is_told_twice_is_committed_once() {
+        let mut ends = ExitSync::default();
+        (0..2).for_each(|_| ends.told("a", "c1"));
+        ends.turn_committed("a", Mono(0));
+        assert_eq!(ends.exits, ["c1"]);
+        ends.turn_committed("a", Mono(1));
+        ends.turn_committed("unknown", Mono(1));
+        assert_eq!(ends.exits, ["c1"]);
     }
 }

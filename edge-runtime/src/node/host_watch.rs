@@ -36,7 +36,7 @@ impl HostWatch {
         if self.time_mark.is_some_and(|due| now < due) {
             return Ok(());
         }
-        let time = told.checked_add(now.since(at)).unwrap_or(told).to_string();
+        let time = present(told, at, now).to_string();
         cx.store.write(|writer| writer.set_fact(Fact::TimeFloor, &time))?;
         self.time_mark = Some(now.after(TIME_MARK));
         Ok(())
@@ -56,10 +56,30 @@ impl HostWatch {
     }
 }
 
+/// The time now, after the bridge has said another one at that moment.
+fn present(told: Timestamp, at: Mono, now: Mono) -> Timestamp {
+    told.checked_add(now.since(at)).unwrap_or(told)
+}
+
 /// Keeps or gives up the room for the node itself.
 pub(super) fn maintain(reserve: &Reserve, paths: &Paths) {
     let Some(space) = host::disk_space(&paths.state()) else { return };
     if let Err(error) = reserve.tend(space.available_bytes, space.total_bytes) {
         log::error!("{}: {error}", paths.reserve().display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_the_bridge_goes_on_by_a_timer() {
+        let told: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let after = |ms| present(told, Mono(5_000), Mono(ms)).to_string();
+        assert_eq!(after(5_000), "2026-01-01T00:00:00Z");
+        assert_eq!(after(3_605_000), "2026-01-01T01:00:00Z");
+        assert_eq!(after(0), "2026-01-01T00:00:00Z", "never back");
+        assert_eq!(present(Timestamp::MAX, Mono(0), Mono(u64::MAX)), Timestamp::MAX);
     }
 }

@@ -55,4 +55,15 @@ mod tests {
         assert!(!idle.rested(Mono(15_001)));
         assert_eq!(idle.due(), None);
     }
+
+    #[test]
+    fn work_at_the_last_moment_puts_rest_off() {
+        let mut idle = Idle::default();
+        idle.disturb(Mono(0));
+        assert!(!idle.rested(Mono(9_999)));
+        idle.disturb(Mono(9_999));
+        assert!(!idle.rested(Mono(10_000)) && !idle.is_rest());
+        assert_eq!(idle.due(), Some(Mono(19_999)));
+        assert!(idle.rested(Mono(19_999)));
+    }
 }

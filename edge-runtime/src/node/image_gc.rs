@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::context::Context;
 use super::pulls::Pulls;
 use super::sources::News;
-use crate::eviction::{Observations, Signal};
+use crate::eviction::{Observation, Observations, Signal};
 use crate::image::Reference;
 use crate::image::gc;
 use crate::image::layers::Layers;
@@ -25,6 +25,8 @@ use crate::sys::program;
 const PERIOD: Duration = Duration::from_secs(300);
 /// Pause if there was nothing to remove: the shortage may have another cause.
 const FRUITLESS: Duration = Duration::from_secs(60);
+/// Time for which evictions wait for the helper: on a medium that hangs, it may take hours until it is ended.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// Image collection.
 #[derive(Default)]
@@ -32,7 +34,8 @@ pub(super) struct ImageGc {
     next: Option<Mono>,
     /// Earliest time of the next sweep in a disk shortage.
     next_all: Option<Mono>,
-    running: bool,
+    /// When the helper at work has begun.
+    running: Option<Mono>,
     /// What the last helper in a disk shortage removed, until nothing was left to remove.
     taken: Option<Taken>,
     /// Seconds of wall time at which an image was last seen in use.
@@ -47,6 +50,17 @@ enum Taken {
     Orphans,
     /// Downloads that wait for another try, too.
     Downloads,
+}
+
+impl Taken {
+    /// The next step, and the helper's word for it; `None` after the last one.
+    fn after(last: Option<Self>) -> Option<(Self, &'static str)> {
+        match last {
+            None => Some((Self::Orphans, "short")),
+            Some(Self::Orphans) => Some((Self::Downloads, "shortest")),
+            Some(Self::Downloads) => None,
+        }
+    }
 }
 
 impl ImageGc {
@@ -64,20 +78,19 @@ impl ImageGc {
         let Some(space) = seen.get(Signal::ImageFsAvailable).filter(|space| space.capacity > 0) else {
             return Ok(());
         };
-        let used = 100 - u64::min(space.available.saturating_mul(100) / space.capacity, 100);
+        let used = used_percent(space);
         if *policy.gc_high_percent >= 100 || used < *policy.gc_high_percent {
             self.failed = false;
             return Ok(());
         }
-        if self.running || self.next.is_some_and(|next| now < next) {
+        if self.running.is_some() || self.next.is_some_and(|next| now < next) {
             return Ok(());
         }
         self.next = Some(now.after(PERIOD));
-        let free = space.capacity / 100 * (100 - policy.gc_low_percent());
-        let wanted = free.saturating_sub(space.available);
+        let wanted = to_free(space, policy.gc_low_percent());
         let freed = self.collect(cx, wanted)?;
         let layers = Layers::new(&cx.paths);
-        let idle = !self.running && !cx.recovery.is_under_way();
+        let idle = self.running.is_none() && !cx.recovery.is_under_way();
         if idle && gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {
             self.run_sweep(cx, "short");
         }
@@ -101,8 +114,8 @@ impl ImageGc {
 
     /// The node is short of disk: whether images are on their way out, so that no pod has to go yet.
     pub(super) fn all(&mut self, cx: &mut Context, pulls: &mut Pulls, now: Mono) -> Result<bool, StoreError> {
-        if self.running {
-            return Ok(true);
+        if self.running.is_some() {
+            return Ok(self.is_waited_for(now));
         }
         if self.next_all.is_some_and(|next| now < next) {
             return Ok(false);
@@ -110,14 +123,19 @@ impl ImageGc {
         // Its disk use grows each second; the downloaded part is kept for the next attempt.
         pulls.stop(cx, "the node is short of disk; the pull goes on when it is not");
         self.collect(cx, u64::MAX)?;
-        if !self.running {
+        if self.running.is_none() {
             self.collect_leftovers(cx)?;
         }
-        if !self.running {
+        if self.running.is_none() {
             self.taken = None;
             self.next_all = Some(now.after(FRUITLESS));
         }
-        Ok(self.running)
+        Ok(self.running.is_some())
+    }
+
+    /// Whether a helper is at work that may still make room soon.
+    fn is_waited_for(&self, now: Mono) -> bool {
+        self.running.is_some_and(|began| now.since(began) < PATIENCE)
     }
 
     /// Removes remains of an interrupted collection or pull, if no image can be removed.
@@ -126,13 +144,10 @@ impl ImageGc {
         if cx.recovery.is_under_way() || !gc::has_leftovers(&layers, &cx.store.layers_in_use()?) {
             return Ok(());
         }
-        let (next, word) = match self.taken {
-            None => (Taken::Orphans, "short"),
-            Some(Taken::Orphans) => (Taken::Downloads, "shortest"),
-            Some(Taken::Downloads) => return Ok(()),
-        };
-        self.taken = Some(next);
-        self.run_sweep(cx, word);
+        if let Some((next, word)) = Taken::after(self.taken) {
+            self.taken = Some(next);
+            self.run_sweep(cx, word);
+        }
         Ok(())
     }
 
@@ -174,7 +189,7 @@ impl ImageGc {
 
     /// Runs beside everything else, also beside pulls.
     fn run_sweep(&mut self, cx: &Context, how: &'static str) {
-        self.running = true;
+        self.running = Some(cx.mono());
         let root = cx.paths.root().to_path_buf();
         cx.background(async move {
             let mut helper = program::itself("collect");
@@ -185,13 +200,24 @@ impl ImageGc {
     }
 
     pub(super) fn done(&mut self, cx: &mut Context, result: Result<(), String>) -> Result<(), StoreError> {
-        self.running = false;
+        self.running = None;
         cx.look_again(cx.mono());
         match result {
             Ok(()) => Ok(()),
             Err(error) => cx.node_event(true, "ImageGCFailed", &error),
         }
     }
+}
+
+/// Used share of a file system in percent, rounded up (K8s pkg/kubelet/images/image_gc_manager.go, `GarbageCollect`). Its
+/// capacity is not zero.
+fn used_percent(space: Observation) -> u64 {
+    100 - u64::min(space.available.saturating_mul(100) / space.capacity, 100)
+}
+
+/// Bytes to free until only this share is used.
+fn to_free(space: Observation, low_percent: u64) -> u64 {
+    (space.capacity / 100 * (100 - low_percent)).saturating_sub(space.available)
 }
 
 /// Ids of images of all containers that run or will, of static pods, and pinned ones.
@@ -218,4 +244,97 @@ fn images_in_use(cx: &Context, damaged: &[ImageRecord]) -> BTreeSet<String> {
     let mut used: BTreeSet<String> = names.iter().filter_map(|name| of_damaged(name)).into_set();
     used.extend(names.into_iter().filter_map(|name| Some(cx.image_record(name, name)?.id)));
     used
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::node::pods::Entry;
+    use crate::pod::record::{ContainerKind, ContainerRecord, PodRecord, Terminal};
+
+    const GIB: u64 = 1 << 30;
+
+    fn space(available: u64, capacity: u64) -> Observation {
+        Observation { available, capacity }
+    }
+
+    #[test]
+    fn used_share_is_rounded_up_like_the_kubelets() {
+        let used = |available| used_percent(space(available, 1000));
+        assert_eq!([used(1000), used(999), used(991), used(990), used(989)], [0, 1, 1, 1, 2]);
+        assert_eq!([used(150), used(151), used(149), used(0)], [85, 85, 86, 100]);
+        assert_eq!(used(2000), 0, "a quota may leave more than there is");
+        assert_eq!(used_percent(space(u64::MAX / 2, u64::MAX)), 99, "no overflow, whatever a file system says");
+    }
+
+    #[test]
+    fn images_go_down_to_the_low_mark() {
+        assert_eq!(to_free(space(GIB, 100 * GIB), 80), 19 * GIB);
+        assert_eq!(to_free(space(20 * GIB, 100 * GIB), 80), 0, "at the mark");
+        assert_eq!(to_free(space(20 * GIB - 1, 100 * GIB), 80), 1);
+        assert_eq!(to_free(space(90 * GIB, 100 * GIB), 80), 0, "and below it");
+        assert_eq!((to_free(space(0, 100), 100), to_free(space(0, 100), 0)), (0, 100));
+    }
+
+    #[test]
+    fn evictions_wait_ten_minutes_for_a_helper_that_hangs() {
+        let gc = ImageGc { running: Some(Mono(5_000)), ..ImageGc::default() };
+        assert!(gc.is_waited_for(Mono(5_000)) && gc.is_waited_for(Mono(604_999)) && gc.is_waited_for(Mono(0)));
+        assert!(!gc.is_waited_for(Mono(605_000)));
+        assert!(!ImageGc::default().is_waited_for(Mono(0)));
+    }
+
+    #[test]
+    fn downloads_go_last_and_only_once() {
+        let mut taken = None;
+        let mut words = Vec::new();
+        while let Some((next, word)) = Taken::after(taken) {
+            assert!(taken < Some(next));
+            words.push(word);
+            taken = Some(next);
+        }
+        assert_eq!(words, ["short", "shortest"]);
+    }
+
+    #[test]
+    fn images_of_pods_that_run_or_will_are_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let image = |name: &str| ImageRecord {
+            id: format!("id-{name}"),
+            references: vec![format!("docker.io/library/{name}:latest")],
+            config: Default::default(),
+            layers: Vec::new(),
+            size: 1,
+            pulled_at: 0,
+            access: Default::default(),
+        };
+        for name in ["app", "init", "volume", "ended", "static", "before", "unused"] {
+            cx.store.write(|writer| writer.image_put(&image(name))).unwrap();
+        }
+        let now = cx.clock.now();
+        let mut add = |uid: &str, source, ended: bool, spec: Value| {
+            let mut record = PodRecord::new(uid, "ns", uid, source, &now);
+            let terminal = Terminal { succeeded: true, reason: String::new(), message: String::new() };
+            record.terminal = ended.then_some(terminal);
+            let pod = serde_json::from_value(json!({ "spec": spec })).unwrap();
+            cx.pods.insert(Entry::new(Rc::new(pod), record));
+        };
+        let of = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
+        let mut spec = of("app");
+        spec["initContainers"] = json!([{"name": "i", "image": "docker.io/library/init:latest"}]);
+        spec["volumes"] = json!([{"name": "v", "image": {"reference": "volume"}}, {"name": "e", "emptyDir": {}}]);
+        add("a", PodSource::Api, false, spec);
+        add("b", PodSource::Api, true, of("ended"));
+        add("c", PodSource::Static, true, of("static"));
+        add("d", PodSource::Api, false, of("damaged"));
+        add("e", PodSource::Api, false, of("Not Valid"));
+        // The tag has moved since the container was started.
+        let before = ContainerRecord { image_id: "id-before".into(), ..ContainerRecord::new(ContainerKind::App) };
+        cx.pods.get_mut("a").unwrap().record.containers.insert("c".into(), before);
+        let expected = ["id-app", "id-before", "id-damaged", "id-init", "id-static", "id-volume"];
+        assert_eq!(Vec::from_iter(images_in_use(&cx, &[image("damaged")])), expected);
+    }
 }

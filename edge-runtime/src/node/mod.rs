@@ -207,19 +207,20 @@ impl Node {
                 edge_protocol::compress::release();
             }
             let ends = self.exit_sync.sync_due(&mut self.cx, &self.containers.monitor)?;
-            let reports = self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now);
             let acknowledged = self.cx.delete_acknowledged_due(now)?;
             self.policies_step()?;
             self.services.step(&mut self.cx, &self.launch)?;
             self.dns.step(&self.cx, &self.launch, &mut self.services);
             self.devices.step(&self.cx);
             self.orders.step(&mut self.cx)?;
+            // After all steps that report.
+            let reports = self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now);
             let wake = [
                 self.cx.pods.wake_due(now),
                 ends,
                 reports,
                 acknowledged,
-                self.cx.look_at,
+                Some(self.cx.look_at.unwrap_or(now)),
                 self.tokens.wake(&self.cx),
                 shutdown,
                 self.idle.due(),

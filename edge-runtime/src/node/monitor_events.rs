@@ -176,3 +176,14 @@ impl Node {
 fn brief(reason: &str) -> String {
     reason.chars().map(|c| if c.is_control() { '?' } else { c }).take(512).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_for_a_condition_is_one_short_line() {
+        assert_eq!(brief("disk\tfull\n\u{1b}[31m"), "disk?full??[31m");
+        assert_eq!((brief(""), brief(&"é".repeat(600)).chars().count()), (String::new(), 512));
+    }
+}

@@ -39,7 +39,8 @@ impl Node {
         if let Err(error) = routes::hold(&plan) {
             wrong.push(format!("routes to the pods of neighbours: {error}"));
         }
-        if self.launch.sandboxes.teardown.network.set_neighbours(plan.ranges()) {
+        let changed = self.launch.sandboxes.teardown.network.set_neighbours(plan.ranges());
+        if changed || self.host_ports.is_stale() {
             self.host_ports.renew();
             self.replace_rules();
         }

@@ -187,3 +187,63 @@ fn taint(text: &str) -> Option<Taint> {
     let (key, value) = pair.split_once('=').map_or((pair, None), |(key, value)| (key, Some(value.to_owned())));
     Some(Taint { key: key.into(), value, effect: effect.into(), time_added: None })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn condition(kind: &str, status: &str, message: &str) -> NodeCondition {
+        serde_json::from_value(json!({"type": kind, "status": status, "message": message})).unwrap()
+    }
+
+    #[test]
+    fn node_is_ready_when_its_object_says_so() {
+        let mut status = NodeStatus { conditions: vec![condition("Ready", "True", "")], ..NodeStatus::default() };
+        assert!(status.ready().is_err(), "a stored condition is of an earlier daemon");
+        status.last = Some(NodeObject::default());
+        assert_eq!(status.ready(), Ok(()));
+        status.conditions = vec![condition("DiskPressure", "True", ""), condition("Ready", "False", "why")];
+        assert_eq!(status.ready(), Err("why".to_owned()));
+        assert_eq!(status.conditions().collect::<Vec<_>>(), [("DiskPressure", true), ("Ready", false)]);
+        status.conditions.clear();
+        assert!(status.ready().is_err());
+    }
+
+    #[test]
+    fn heartbeat_alone_is_no_change() {
+        let object = |time: &str, status: &str| -> NodeObject {
+            serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {"conditions": [
+                {"type": "Ready", "status": status, "lastHeartbeatTime": time}]}}))
+            .unwrap()
+        };
+        let [early, late] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"];
+        assert!(same(&object(early, "True"), &object(late, "True")));
+        assert!(!same(&object(early, "True"), &object(early, "False")));
+        assert!(same(&NodeObject::default(), &NodeObject::default()));
+        assert!(!same(&NodeObject::default(), &object(early, "True")));
+    }
+
+    #[test]
+    fn taint_has_an_effect_and_perhaps_a_value() {
+        let parts = |text| {
+            let Taint { key, value, effect, .. } = taint(text)?;
+            Some((key, value, effect))
+        };
+        let expected = |key: &str, value: Option<&str>, effect: &str| {
+            Some((key.to_owned(), value.map(str::to_owned), effect.to_owned()))
+        };
+        assert_eq!(parts("a/b=c:NoSchedule"), expected("a/b", Some("c"), "NoSchedule"));
+        assert_eq!(parts("a:NoExecute"), expected("a", None, "NoExecute"));
+        assert_eq!(parts("a=:NoExecute"), expected("a", Some(""), "NoExecute"));
+        assert_eq!(parts("a"), None);
+    }
+
+    #[test]
+    fn unreadable_stored_conditions_are_none() {
+        for text in [None, Some(""), Some("{}"), Some("[1]")] {
+            assert_eq!(NodeStatus::new(String::new(), text, Sensors::default()).conditions().count(), 0, "{text:?}");
+        }
+    }
+}

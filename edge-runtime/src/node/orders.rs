@@ -98,7 +98,7 @@ impl Orders {
         let order = cx.store.object(ORDER, "", job)?.filter(|order| !is_withheld(order));
         let Some(order) = order else {
             self.queue.drop_first();
-            return Ok(());
+            return self.step(cx);
         };
         let silence = silence(&order);
         self.number += 1;

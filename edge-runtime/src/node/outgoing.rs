@@ -163,4 +163,50 @@ mod tests {
         outgoing.hurry();
         assert_eq!(outgoing.events_due(), None, "nor longer than the daemon");
     }
+
+    fn outgoing() -> Outgoing {
+        Outgoing { connected: true, ..Outgoing::default() }
+    }
+
+    fn status(name: &str) -> Report {
+        Report::PodStatus { namespace: "ns".into(), name: name.into(), uid: name.into(), status: serde_json::json!({}) }
+    }
+
+    #[test]
+    fn newer_status_of_a_pod_replaces_the_one_that_waits() {
+        let mut outgoing = outgoing();
+        outgoing.queue_at([(1, status("a")), (2, status("b")), (3, status("a"))].into_iter(), Mono(0));
+        assert_eq!(outgoing.urgent.keys().copied().collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(outgoing.events_due(), None);
+    }
+
+    #[test]
+    fn nothing_is_queued_without_a_connection() {
+        let mut outgoing = Outgoing::default();
+        let rows = || [(1, status("a")), (2, Report::Event { event: serde_json::json!({}) })].into_iter();
+        outgoing.queue_at(rows(), Mono(0));
+        assert!(outgoing.urgent.is_empty() && outgoing.events.is_empty() && outgoing.events_due().is_none());
+        outgoing.connected = true;
+        outgoing.queue_at(rows(), Mono(0));
+        outgoing.disconnected();
+        assert!(outgoing.urgent.is_empty() && outgoing.events.is_empty() && !outgoing.is_connected());
+    }
+
+    #[test]
+    fn events_expire_at_once_and_every_ten_minutes_while_the_link_is_down() {
+        let mut down = Outgoing::default();
+        assert!(down.is_time_to_expire(Mono(5_000)) && !down.is_time_to_expire(Mono(5_000)));
+        assert!(!down.is_time_to_expire(Mono(0)), "not by a reading that is older");
+        assert!(!down.is_time_to_expire(Mono(604_999)) && down.is_time_to_expire(Mono(605_000)));
+        assert!(!outgoing().is_time_to_expire(Mono(u64::MAX)), "the bridge takes them");
+    }
+
+    #[test]
+    fn one_late_event_does_not_wait_again() {
+        let mut outgoing = outgoing();
+        let event = |at: u64| [(at, Report::Event { event: serde_json::json!({}) })].into_iter();
+        outgoing.queue_at(event(0), Mono(0));
+        outgoing.queue_at(event(5_000), Mono(5_000));
+        assert_eq!(outgoing.events_due(), Some(Mono(2_000)), "the first one is overdue");
+    }
 }

@@ -302,4 +302,76 @@ mod tests {
         assert_eq!(pods.next_dirty().as_deref(), Some("b"));
         assert_eq!((pods.next_dirty(), pods.any_dirty()), (None, false));
     }
+
+    fn entry(uid: &str) -> Entry {
+        let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
+        Entry::new(Rc::default(), PodRecord::new(uid, "ns", uid, PodSource::Api, &now))
+    }
+
+    #[test]
+    fn pod_wakes_at_its_time_and_once() {
+        let mut pods = Pods::default();
+        assert_eq!(pods.wake_due(Mono(0)), None);
+        for (uid, wake) in [("a", Some(Mono(20))), ("b", Some(Mono(10))), ("c", None)] {
+            pods.insert(Entry { wake, ..entry(uid) });
+            pods.next_dirty();
+        }
+        assert_eq!((pods.wake_due(Mono(9)), pods.any_dirty()), (Some(Mono(10)), false));
+        assert_eq!((pods.wake_due(Mono(10)), pods.next_dirty().as_deref()), (Some(Mono(20)), Some("b")));
+        pods.touch("a");
+        assert_eq!((pods.wake_due(Mono(30)), pods.next_dirty().as_deref()), (None, Some("a")));
+        assert_eq!((pods.wake_due(Mono(40)), pods.any_dirty()), (None, false), "one turn for both reasons");
+    }
+
+    #[test]
+    fn earlier_of_wake_and_held_status_counts() {
+        let mut pods = Pods::default();
+        pods.insert(Entry { wake: Some(Mono(50)), held: Hold::Until(Mono(20)), ..entry("a") });
+        pods.next_dirty();
+        assert_eq!(pods.wake_due(Mono(0)), Some(Mono(20)));
+        assert_eq!((pods.wake_due(Mono(20)), pods.next_dirty().as_deref()), (Some(Mono(50)), Some("a")));
+        assert_eq!(pods.get("a").map(|entry| entry.held), Some(Hold::Over));
+    }
+
+    #[test]
+    fn news_of_unknown_pods_are_dropped() {
+        let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
+        let mut pods = Pods::default();
+        pods.tell("gone", PodEvent::DependencyChanged, &now);
+        pods.touch("gone");
+        assert!(!pods.any_dirty() && pods.remove("gone").is_none());
+        pods.insert(entry("a"));
+        (0..3).for_each(|_| pods.tell("a", PodEvent::DependencyChanged, &now));
+        assert_eq!((pods.next_dirty().as_deref(), pods.any_dirty()), (Some("a"), false), "one turn for all of it");
+    }
+
+    #[test]
+    fn unchanged_status_ends_the_hold() {
+        let mut entry = Entry { reported: Value::from(1), held: Hold::Until(Mono(9)), ..entry("a") };
+        let record = entry.record.clone();
+        assert!(!entry.tells(&Value::from(1), &record, false, Mono(0)));
+        assert_eq!(entry.held, Hold::No, "it has changed back");
+        assert!(entry.tells(&Value::from(2), &record, false, Mono(0)), "nothing starts");
+        assert_eq!(entry.reported, 2);
+    }
+
+    #[test]
+    fn only_resizes_that_wait_look_for_room() {
+        let mut pods = Pods::default();
+        let mut waits = entry("waits");
+        waits.record.resize_pending = Some(Refusal { reason: "Deferred".into(), message: String::new() });
+        [waits, entry("other")].into_iter().for_each(|entry| pods.insert(entry));
+        while pods.next_dirty().is_some() {}
+        pods.touch_pending_resizes();
+        assert_eq!((pods.next_dirty().as_deref(), pods.any_dirty()), (Some("waits"), false));
+    }
+
+    #[test]
+    fn static_pod_is_found_by_the_uid_of_its_mirror() {
+        let mut pods = Pods::default();
+        pods.insert(Entry { mirror_uid: Some("m".into()), ..entry("a") });
+        pods.insert(entry("b"));
+        assert_eq!(["m", "a", "b", ""].map(|uid| pods.by_api_uid(uid)), [Some("a"), Some("a"), Some("b"), None]);
+        assert!(pods.by_name("ns", "b").is_some() && pods.by_name("other", "b").is_none());
+    }
 }

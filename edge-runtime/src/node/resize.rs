@@ -46,6 +46,8 @@ fn answers(cx: &mut Context, uid: &str, resized: Vec<Resized>, done: Vec<Result<
     if !errors.is_empty() {
         tell_error(cx, uid, &errors.join(", "));
     }
+    // One that has shrunk makes room (K8s pkg/kubelet/allocation, `TriggerReasonPodResized`).
+    cx.pods.touch_pending_resizes();
     resized
         .into_iter()
         .zip(done)

@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::Node;
+use super::pods::Entry;
 use crate::config::AtShutdown;
 use crate::pod::clock::Mono;
 use crate::pod::event::PodEvent;
-use crate::pod::record::{ContainerState, NodeEnd, SandboxState, StopReason};
+use crate::pod::record::{ContainerState, NodeEnd, PodRecord, SandboxState, StopReason};
 use crate::pod::spec::{CRITICAL_PRIORITY, DEFAULT_GRACE_S, priority, termination_grace_s};
 use crate::pod::step::StopSignal;
 use crate::store::StoreError;
@@ -63,10 +64,7 @@ impl Node {
             return Ok(false);
         }
         let config = self.cx.config.shutdown;
-        let (mut normal, mut critical) = (Vec::new(), Vec::new());
-        for (uid, entry) in self.cx.pods.iter().filter(|(_, entry)| entry.record.terminal.is_none()) {
-            if priority(&entry.pod) >= CRITICAL_PRIORITY { &mut critical } else { &mut normal }.push(uid.clone());
-        }
+        let [normal, critical] = in_order(self.cx.pods.iter());
         log::info!("the machine shuts down: stopping {} and then {} critical pods", normal.len(), critical.len());
         self.shutdown.under_way = true;
         self.shutdown.frozen = config.pods == AtShutdown::Resume;
@@ -94,20 +92,23 @@ impl Node {
                 let entry = self.cx.pods.get(uid).filter(|_| !self.shutdown.frozen);
                 entry.is_some_and(|entry| entry.record.sandbox.state != SandboxState::Gone)
             };
-            if (!live.is_empty() || uids.iter().any(failing)) && now < deadline {
-                return Err(Some(deadline));
-            }
-            if !live.is_empty() && !self.shutdown.killed {
-                for (uid, container, id) in &live {
-                    let which = (uid.as_str(), container.as_str(), id.as_str());
-                    self.containers.kill(&self.cx, which, StopSignal::Kill, StopReason::PodTerminal);
+            let is_live = !live.is_empty();
+            let is_there = is_live || uids.iter().any(failing);
+            match next(is_live, is_there, self.shutdown.killed, now < deadline) {
+                Next::Wait => return Err(Some(deadline)),
+                Next::Kill => {
+                    for (uid, container, id) in &live {
+                        let which = (uid.as_str(), container.as_str(), id.as_str());
+                        self.containers.kill(&self.cx, which, StopSignal::Kill, StopReason::PodTerminal);
+                    }
+                    self.shutdown.killed = true;
+                    self.shutdown.deadline = Some(now.after(LAST));
                 }
-                self.shutdown.killed = true;
-                self.shutdown.deadline = Some(now.after(LAST));
-                continue;
+                Next::Group => {
+                    self.shutdown.groups.pop_front();
+                    self.stop_group();
+                }
             }
-            self.shutdown.groups.pop_front();
-            self.stop_group();
         }
     }
 
@@ -131,12 +132,8 @@ impl Node {
         let Some((uids, grace)) = self.shutdown.groups.front().cloned() else { return };
         self.shutdown.killed = false;
         let grace_s = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
-        // A pod that says less gets less, so the group need not wait for the whole budget either.
-        let own = |uid: &String| {
-            let own = self.cx.pods.get(uid).map_or(DEFAULT_GRACE_S, |entry| termination_grace_s(&entry.pod));
-            Duration::from_secs(own.into()).min(grace)
-        };
-        let longest = uids.iter().map(own).max().unwrap_or_default();
+        let own = |uid: &String| self.cx.pods.get(uid).map_or(DEFAULT_GRACE_S, |entry| termination_grace_s(&entry.pod));
+        let longest = longest(uids.iter().map(own), grace);
         let last = if self.shutdown.frozen { Duration::ZERO } else { LAST };
         self.shutdown.deadline = Some(self.cx.mono().after(longest + last));
         for uid in uids {
@@ -155,12 +152,141 @@ impl Node {
 
     /// Containers of the pod that have a process: uid, name, id.
     fn live(&self, uid: &str) -> Vec<(String, String, String)> {
-        let containers = self.cx.pods.get(uid).into_iter().flat_map(|entry| &entry.record.containers);
-        let live = containers.filter_map(|(name, container)| match &container.state {
-            ContainerState::Running { id, .. } | ContainerState::Stopping { id, .. } => Some((name, id)),
-            _ => None,
-        });
-        let live = live.filter(|(_, id)| !self.shutdown.ended.contains(*id));
-        live.map(|(name, id)| (uid.to_owned(), name.clone(), id.clone())).collect()
+        let records = self.cx.pods.get(uid).into_iter().map(|entry| &entry.record);
+        let live = records.flat_map(with_process).filter(|(_, id)| !self.shutdown.ended.contains(*id));
+        live.map(|(name, id)| (uid.to_owned(), name.to_owned(), id.to_owned())).collect()
+    }
+}
+
+/// What to do about the first group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Wait,
+    /// Its time is over: SIGKILL.
+    Kill,
+    /// It has stopped, or cannot be stopped: the next one.
+    Group,
+}
+
+/// `is_live`: a container has a process; `is_there`: something of its pods is not taken down.
+fn next(is_live: bool, is_there: bool, was_killed: bool, is_in_time: bool) -> Next {
+    if is_there && is_in_time {
+        Next::Wait
+    } else if is_live && !was_killed {
+        Next::Kill
+    } else {
+        Next::Group
+    }
+}
+
+/// Uids of the pods that stop first, and of the critical ones. A pod that has ended has nothing to stop.
+fn in_order<'a>(pods: impl Iterator<Item = (&'a String, &'a Entry)>) -> [Vec<String>; 2] {
+    let mut groups = [Vec::new(), Vec::new()];
+    for (uid, entry) in pods.filter(|(_, entry)| entry.record.terminal.is_none()) {
+        groups[usize::from(priority(&entry.pod) >= CRITICAL_PRIORITY)].push(uid.clone());
+    }
+    groups
+}
+
+/// Time for a group whose pods ask for these seconds. A pod that says less gets less, so the group need not wait for the
+/// whole budget either.
+fn longest(own: impl Iterator<Item = u32>, budget: Duration) -> Duration {
+    own.map(|seconds| Duration::from_secs(seconds.into()).min(budget)).max().unwrap_or_default()
+}
+
+/// Containers of the pod that have a process: name and id.
+fn with_process(record: &PodRecord) -> impl Iterator<Item = (&str, &str)> {
+    record.containers.iter().filter_map(|(name, container)| match &container.state {
+        ContainerState::Running { id, .. } | ContainerState::Stopping { id, .. } => Some((&**name, &**id)),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use serde_json::json;
+
+    use super::super::pods::Pods;
+    use super::*;
+    use crate::pod::clock::Now;
+    use crate::pod::record::{ContainerKind, ContainerRecord, PodSource, SignalState, Terminal};
+
+    fn now() -> Now {
+        Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() }
+    }
+
+    #[test]
+    fn critical_pods_stop_last_and_ended_ones_not_at_all() {
+        let mut pods = Pods::default();
+        let specs = [
+            ("a", json!({"priorityClassName": "system-node-critical"})),
+            ("b", json!({})),
+            ("c", json!({"priority": CRITICAL_PRIORITY})),
+            ("d", json!({"priority": CRITICAL_PRIORITY - 1})),
+            ("e", json!({"priority": -1})),
+            ("ended", json!({})),
+        ];
+        for (uid, mut spec) in specs {
+            spec["containers"] = json!([]);
+            let pod = serde_json::from_value(json!({ "spec": spec })).unwrap();
+            let mut record = PodRecord::new(uid, "ns", uid, PodSource::Api, &now());
+            if uid == "ended" {
+                record.terminal = Some(Terminal { succeeded: true, reason: String::new(), message: String::new() });
+            }
+            pods.insert(Entry::new(Rc::new(pod), record));
+        }
+        assert_eq!(in_order(pods.iter()), [vec!["b", "d", "e"], vec!["a", "c"]]);
+        assert_eq!(in_order(Pods::default().iter()), [vec![""; 0], vec![""; 0]]);
+    }
+
+    #[test]
+    fn group_waits_for_its_longest_pod_within_the_budget() {
+        let longest = |own: &[u32], budget| longest(own.iter().copied(), Duration::from_secs(budget)).as_secs();
+        assert_eq!(longest(&[], 20), 0, "an empty group costs no time");
+        assert_eq!(longest(&[0, 0], 20), 0);
+        assert_eq!((longest(&[3, 5], 20), longest(&[20, 5], 20), longest(&[21], 20)), (5, 20, 20));
+        assert_eq!((longest(&[u32::MAX], 20), longest(&[30], 0)), (20, 0));
+    }
+
+    #[test]
+    fn group_is_killed_once_and_then_left() {
+        let [live, gone] = [true, false];
+        assert_eq!(next(live, true, false, true), Next::Wait);
+        assert_eq!(next(live, true, false, false), Next::Kill);
+        assert_eq!(next(live, true, true, true), Next::Wait, "the kernel takes a moment");
+        assert_eq!(next(live, true, true, false), Next::Group, "a process that cannot be killed holds up no other pod");
+        assert_eq!(next(gone, true, false, true), Next::Wait, "its end is to be reported");
+        assert_eq!(next(gone, true, false, false), Next::Group);
+        assert_eq!(next(gone, false, false, true), Next::Group, "no need to wait for the deadline");
+    }
+
+    #[test]
+    fn only_containers_with_a_process_are_stopped() {
+        let wall = now().wall;
+        let id = String::from;
+        let stopping = |pid| ContainerState::Stopping {
+            id: id("s"),
+            pid,
+            started_at: None,
+            because: StopReason::Deleted,
+            kill_at: Mono(0),
+            spare_until: None,
+            signal: SignalState::None,
+        };
+        let states = [
+            ("a", ContainerState::Running { id: id("r"), pid: 1, started_at: wall, since: Mono(0) }),
+            ("b", stopping(7)),
+            ("c", stopping(0)),
+            ("d", ContainerState::waiting()),
+            ("e", ContainerState::Starting { id: id("x"), reason: id(""), message: id("") }),
+        ];
+        let mut record = PodRecord::new("u", "ns", "p", PodSource::Api, &now());
+        assert_eq!(with_process(&record).count(), 0);
+        for (name, state) in states {
+            record.containers.insert(id(name), ContainerRecord { state, ..ContainerRecord::new(ContainerKind::App) });
+        }
+        assert_eq!(Vec::from_iter(with_process(&record)), [("a", "r"), ("b", "s"), ("c", "s")]);
     }
 }

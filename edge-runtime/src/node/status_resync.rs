@@ -186,4 +186,36 @@ mod tests {
         resync.refused("a", Mono(500_000));
         assert_eq!(resync.due(Mono(800_000)), ["a"], "a pause of the beginning");
     }
+
+    #[test]
+    fn only_refused_statuses_of_pods_of_this_node_are_repeated() {
+        use crate::node::pods::Entry;
+        use crate::pod::record::{PodRecord, PodSource};
+        use serde_json::Value;
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let record = PodRecord::new("u", "ns", "p", PodSource::Api, &cx.clock.now());
+        cx.pods.insert(Entry { reported: Value::from(1), ..Entry::new(std::rc::Rc::default(), record) });
+        cx.pods.next_dirty();
+        let mut report = |report: &Report| cx.store.write(|writer| writer.report(report)).unwrap();
+        let status = |uid: &str| Report::PodStatus {
+            namespace: "ns".into(),
+            name: "p".into(),
+            uid: uid.into(),
+            status: Value::Null,
+        };
+        let (own, gone) = (report(&status("u")), report(&status("gone")));
+        let event = report(&Report::Event { event: Value::Null });
+        let mut resync = StatusResync::default();
+        [gone, event, event + 100].iter().for_each(|id| resync.report_refused(&cx, *id).unwrap());
+        assert!(resync.refused.is_empty());
+        resync.report_refused(&cx, own).unwrap();
+        resync.reports_taken(&cx, &[gone, event]).unwrap();
+        assert!(resync.refused.contains_key("u"));
+        resync.tell_due(&mut cx.pods, Mono(u64::MAX));
+        assert!(cx.pods.get("u").unwrap().reported.is_null());
+        assert_eq!(cx.pods.next_dirty().as_deref(), Some("u"));
+        resync.reports_taken(&cx, &[own]).unwrap();
+        assert!(resync.refused.is_empty(), "the bridge has it");
+    }
 }

@@ -71,6 +71,13 @@ impl Slot {
         Some(self.not_before.map_or(due, |at| at.max(due)))
     }
 
+    fn refused(&mut self, reason: String, now: Mono) {
+        let pause = AGAIN.0.saturating_mul(1 << self.refusals.min(16)).min(AGAIN.1);
+        self.refusals += 1;
+        self.not_before = Some(now.after(pause));
+        self.problem = reason;
+    }
+
     fn is_due(&self, now: &Now) -> bool {
         self.due(now).is_some_and(|at| at <= now.mono)
     }
@@ -205,10 +212,7 @@ impl Tokens {
             }
             Err(reason) => {
                 log::warn!("pod {uid}: no service account token: {reason}");
-                let pause = AGAIN.0.saturating_mul(1 << slot.refusals.min(16)).min(AGAIN.1);
-                slot.refusals += 1;
-                slot.not_before = Some(now.mono.after(pause));
-                slot.problem = reason;
+                slot.refused(reason, now.mono);
                 Ok(None)
             }
         }
@@ -297,5 +301,108 @@ mod tests {
         let behind = tokens.true_time(at("2026-01-01T00:01:00Z", 30));
         assert_eq!((behind.wall, tokens.slots[&key].is_due(&behind)), (time("2026-01-01T00:40:00Z"), false));
         assert!(tokens.slots[&key].is_due(&tokens.true_time(at("2026-01-01T00:01:00Z", 40))));
+    }
+
+    fn key(uid: &str, audience: &str) -> (String, Wanted) {
+        (uid.to_owned(), Wanted { audience: audience.to_owned(), seconds: 3600 })
+    }
+
+    fn held() -> Held {
+        let time = |text: &str| text.parse().expect("a time");
+        Held { token: "t".into(), issued: time("2026-01-01T00:00:00Z"), expires: time("2026-01-01T01:00:00Z") }
+    }
+
+    #[test]
+    fn refused_token_is_requested_less_and_less_often() {
+        let mut slot = Slot::default();
+        assert!(slot.is_due(&now("2026-01-01T00:00:00Z")), "one that is not there is due at once");
+        for pause in [2, 4, 8, 16, 32, 64, 128, 256, 300, 300] {
+            slot.refused("why".into(), Mono(1_000));
+            assert_eq!(slot.due(&now("2026-01-01T00:00:00Z")), Some(Mono(1_000 + pause * 1_000)), "{pause} s");
+        }
+        slot.refusals = u32::MAX - 1;
+        slot.refused("why".into(), Mono(1_000));
+        assert_eq!(slot.not_before, Some(Mono(301_000)));
+        slot.asked = Some(1);
+        assert_eq!(slot.due(&now("2026-01-01T00:00:00Z")), None, "the answer is on its way");
+    }
+
+    #[test]
+    fn refusal_never_brings_a_renewal_forward() {
+        let slot =
+            Slot { held: Some(held()), came: Some(Mono(1_000)), not_before: Some(Mono(3_000)), ..Slot::default() };
+        let due = 1_000 + 48 * 60_000;
+        assert_eq!(slot.due(&now("2026-01-01T00:00:00Z")), Some(Mono(due)));
+        let late = Slot { not_before: Some(Mono(due + 1)), ..slot };
+        assert_eq!(late.due(&now("2026-01-01T00:00:00Z")), Some(Mono(due + 1)));
+    }
+
+    #[test]
+    fn stored_token_is_looked_at_every_hour_because_the_clock_may_jump() {
+        let slot = Slot {
+            held: Some(Held { expires: "2026-01-03T00:00:00Z".parse().expect("a time"), ..held() }),
+            ..Slot::default()
+        };
+        assert_eq!(slot.due(&now("2026-01-01T00:00:00Z")), Some(Mono(1_000 + 3_600_000)));
+        assert_eq!(slot.due(&now("2026-01-01T23:59:59Z")), Some(Mono(2_000)));
+        assert_eq!(slot.due(&now("2026-01-02T00:00:00Z")), Some(Mono(1_000)), "after a day at the latest");
+    }
+
+    #[test]
+    fn pod_waits_for_its_tokens_only_while_they_can_come() {
+        let mut tokens = Tokens::default();
+        let waits = |tokens: &mut Tokens, at| {
+            tokens.waiting.insert("a".into(), Mono(6_000));
+            let over = tokens.waited(Mono(at));
+            assert_eq!(over.is_empty(), tokens.waiting.contains_key("a"), "once");
+            over.is_empty()
+        };
+        assert!(!waits(&mut tokens, 0), "it lacks none");
+        tokens.slots.insert(key("a", ""), Slot { asked: Some(1), ..Slot::default() });
+        tokens.slots.insert(key("other", ""), Slot { not_before: Some(Mono(9_000)), ..Slot::default() });
+        assert!(waits(&mut tokens, 0) && waits(&mut tokens, 5_999));
+        assert!(!waits(&mut tokens, 6_000), "not for ever");
+        tokens.slots.insert(key("a", "vault"), Slot { held: Some(held()), ..Slot::default() });
+        assert!(waits(&mut tokens, 0), "the other one is still missing");
+        tokens.slots.insert(key("a", "refused"), Slot { not_before: Some(Mono(9_000)), ..Slot::default() });
+        assert!(!waits(&mut tokens, 0), "one will not come in time");
+        tokens.waiting.insert("a".into(), Mono(6_000));
+        tokens.forget("a");
+        assert!(tokens.waited(Mono(9_000)).is_empty());
+        assert!(tokens.slots.keys().all(|(uid, _)| uid == "other"));
+    }
+
+    #[test]
+    fn pod_has_a_slot_for_each_token_that_its_volumes_ask_for_now() {
+        use crate::node::pods::Entry;
+        use crate::pod::record::PodRecord;
+        use serde_json::json;
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let pod = |audiences: &[&str]| -> Pod {
+            let source = |audience: &&str| json!({"serviceAccountToken": {"path": audience, "audience": audience, "expirationSeconds": 3600}});
+            let sources: Vec<_> = audiences.iter().map(source).collect();
+            let volumes = json!([{"name": "v", "projected": {"sources": sources}}]);
+            serde_json::from_value(json!({"spec": {"containers": [], "volumes": volumes}})).unwrap()
+        };
+        for (uid, source) in [("api", PodSource::Api), ("static", PodSource::Static)] {
+            let record = PodRecord::new(uid, "ns", uid, source, &cx.clock.now());
+            cx.pods.insert(Entry::new(std::rc::Rc::default(), record));
+        }
+        let stored = key("api", "stored").1;
+        cx.store.write(|writer| writer.put_token("api", &stored, &held())).unwrap();
+        let mut tokens = Tokens::default();
+        tokens.want(&cx, "static", &pod(&["a"]));
+        assert!(tokens.slots.is_empty(), "it has no service account");
+        tokens.want(&cx, "api", &pod(&["a", "stored"]));
+        let lacks = |tokens: &Tokens| tokens.slots.iter().map(|(_, slot)| slot.held.is_none()).collect::<Vec<_>>();
+        assert_eq!(lacks(&tokens), [true, false], "one is in the store");
+        tokens.slots.values_mut().for_each(|slot| slot.refusals = 7);
+        tokens.want(&cx, "api", &pod(&["a", "b"]));
+        let refusals: Vec<_> =
+            tokens.slots.iter().map(|((_, wanted), slot)| (&*wanted.audience, slot.refusals)).collect();
+        assert_eq!(refusals, [("a", 7), ("b", 0)], "what it still wants stays as it is");
+        tokens.want(&cx, "api", &pod(&[]));
+        assert!(tokens.slots.is_empty());
     }
 }

@@ -119,18 +119,7 @@ impl Node {
 
     /// Whether the reports contain an end that no earlier report has.
     fn tells_of_an_end(&mut self, uid: &str, record: &PodRecord, reports: &[Report]) -> bool {
-        let Some(entry) = self.cx.pods.get_mut(uid) else { return false };
-        let mut tells = false;
-        for report in reports {
-            match report {
-                Report::PodStatus { .. } => {
-                    tells |= std::mem::replace(&mut entry.told_ends, record.ends()) != record.ends()
-                }
-                Report::PodGone { .. } => tells = true,
-                _ => {}
-            }
-        }
-        tells
+        self.cx.pods.get_mut(uid).is_some_and(|entry| tells_of_an_end(&mut entry.told_ends, record.ends(), reports))
     }
 
     /// Reports of this turn for the cloud: status if it changed, events, the end.
@@ -206,7 +195,7 @@ impl Node {
                 }
                 Step::RunHook { container, id, hook, limit } => {
                     let which = HookRef { uid: uid.to_owned(), container, id, hook };
-                    self.hooks.run(&self.cx, &self.probes, &pod, which, limit);
+                    answers.extend(self.hooks.run(&self.cx, &self.probes, &pod, which, limit));
                 }
                 Step::Resize { containers } => {
                     answers.extend(resize::begin(&mut self.cx, &self.launch.containers, uid, &pod, containers))
@@ -226,5 +215,38 @@ impl Node {
             }
         }
         Ok(answers)
+    }
+}
+
+/// Whether the reports contain an end that no earlier report has. `told`: number of ends in the last reported status.
+fn tells_of_an_end(told: &mut u64, ends: u64, reports: &[Report]) -> bool {
+    let mut tells = false;
+    for report in reports {
+        match report {
+            Report::PodStatus { .. } => tells |= std::mem::replace(told, ends) != ends,
+            Report::PodGone { .. } => tells = true,
+            _ => {}
+        }
+    }
+    tells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_is_told_by_the_first_report_that_has_it() {
+        let text = String::new;
+        let status = || Report::PodStatus { namespace: text(), name: text(), uid: text(), status: Value::Null };
+        let gone = Report::PodGone { namespace: text(), name: text(), uid: text() };
+        let mut told = 0;
+        assert!(!tells_of_an_end(&mut told, 0, &[status()]));
+        assert!(!tells_of_an_end(&mut told, 1, &[]) && told == 0, "its status is held");
+        assert!(!tells_of_an_end(&mut told, 1, &[Report::Event { event: Value::Null }]) && told == 0);
+        assert!(tells_of_an_end(&mut told, 1, &[status()]) && told == 1);
+        assert!(!tells_of_an_end(&mut told, 1, &[status(), status()]), "later reports tell of the same end");
+        assert!(tells_of_an_end(&mut told, 3, &[status(), status()]) && told == 3);
+        assert!(tells_of_an_end(&mut told, 3, &[gone]), "the pod's own end");
     }
 }

@@ -33,7 +33,9 @@ pub fn subject(report: &Report) -> Option<String> {
         Report::PodStatus { uid, .. } => Some(format!("status/{uid}")),
         Report::PodGone { uid, .. } => Some(format!("gone/{uid}")),
         Report::Node { .. } => Some("node".into()),
-        Report::MirrorPod { pod } => Some(format!("mirror/{}", pod["metadata"]["name"])),
+        Report::MirrorPod { pod } => {
+            Some(format!("mirror/{}/{}", pod["metadata"]["namespace"], pod["metadata"]["name"]))
+        }
         Report::MirrorGone { static_uid, .. } => Some(format!("mirror-gone/{static_uid}")),
         Report::Order { job, .. } => Some(format!("order/{job}")),
         Report::Event { .. } | Report::Unknown => None,

@@ -84,6 +84,19 @@ fn late_ack_of_an_old_status_keeps_the_newest() {
 }
 
 #[test]
+fn mirrors_of_one_name_in_two_namespaces_are_both_reported() {
+    let mut store = Store::in_memory().expect("opens");
+    let mirror = |namespace: &str, image: &str| Report::MirrorPod {
+        pod: json!({"metadata": {"namespace": namespace, "name": "web-node"}, "spec": {"image": image}}),
+    };
+    for (namespace, image) in [("a", "1"), ("b", "1"), ("a", "2")] {
+        store.write(|writer| writer.report(&mirror(namespace, image))).expect("commits");
+    }
+    let reports: Vec<Report> = store.outbox().expect("reads").into_iter().map(|row| row.report).collect();
+    assert_eq!(reports, [mirror("b", "1"), mirror("a", "2")], "only the newest of each");
+}
+
+#[test]
 fn events_are_bounded_and_statuses_are_not_dropped_for_them() {
     let mut store = Store::in_memory().expect("opens");
     store

@@ -94,6 +94,18 @@ mod tests {
     }
 
     #[test]
+    fn deletion_two_minutes_after_a_repair_is_another_time() {
+        let at = |second: u64| Mono::default().after(Duration::from_secs(second));
+        for (second, pause) in [(119, 2), (120, 1)] {
+            let mut repairs = Repairs::default();
+            repairs.note(at(0));
+            repairs.note(at(second));
+            assert!(!repairs.may(at(second + pause - 1)) && repairs.may(at(second + pause)), "{second} s");
+            assert!(!repairs.may(at(0)), "not by a reading that is older");
+        }
+    }
+
+    #[test]
     fn other_firewalls_are_looked_at_when_rules_change() {
         let at = |second: u64| Mono::default().after(Duration::from_secs(second));
         let mut others = Others::default();

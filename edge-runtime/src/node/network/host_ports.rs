@@ -16,6 +16,8 @@ pub(in super::super) struct HostPorts {
     limit: Option<usize>,
     /// All rules must be written again: something else in them has changed.
     again: bool,
+    /// The last attempt at that has failed.
+    stale: bool,
     running: Option<Change>,
 }
 
@@ -68,6 +70,11 @@ impl HostPorts {
     /// Requests that everything is written again, after the change in progress. Does nothing before the first change.
     pub(in super::super) fn renew(&mut self) {
         self.again = self.guarded || self.running.is_some();
+    }
+
+    /// Whether the kernel has refused rules that [`HostPorts::renew`] asked for, so that they must be renewed again later.
+    pub(in super::super) fn is_stale(&self) -> bool {
+        self.stale && self.running.is_none()
     }
 
     /// Begins the daemon's first change: all forwards that the kernel is to have.
@@ -130,9 +137,11 @@ impl HostPorts {
                     pods.push(uid);
                 }
             }
-            Some(Change::All) => {}
+            Some(Change::All) => self.stale = self.guarded,
         }
         if applied {
+            // Each change writes all rules.
+            self.stale = false;
             self.limit = self.limit.map(|limit| limit.saturating_mul(2));
         }
         self.guarded |= applied;
@@ -233,6 +242,48 @@ mod tests {
         ports.want("a", Vec::new());
         assert_eq!(ports.done(true), ["b", "a"]);
         assert!(ports.lets_in("a", &[]) && ports.lets_in("b", &[forward(2)]) && ports.lets_in("old", &[forward(1)]));
+    }
+
+    #[test]
+    fn refused_renewal_is_due_again_until_the_kernel_takes_the_rules() {
+        let mut ports = HostPorts::default();
+        ports.begin();
+        ports.done(false);
+        assert!(!ports.is_stale(), "the first pod writes all of it");
+        ports.begin();
+        ports.done(true);
+        ports.renew();
+        assert_eq!(ports.next(), Some(Vec::new()));
+        ports.done(false);
+        assert!(ports.is_stale());
+        assert_eq!(ports.next(), None, "not at once");
+        ports.renew();
+        assert_eq!(ports.next(), Some(Vec::new()));
+        assert!(!ports.is_stale(), "it is under way");
+        ports.done(false);
+        ports.want("a", vec![forward(1)]);
+        assert_eq!(ports.next(), Some(vec![forward(1)]));
+        assert_eq!(ports.done(false), ["a"]);
+        assert!(ports.is_stale(), "neither is in the kernel");
+        ports.want("b", vec![forward(2)]);
+        assert_eq!(ports.next(), Some(vec![forward(2)]));
+        assert_eq!(ports.done(true), ["b"]);
+        assert!(!ports.is_stale(), "a pod's change has written all rules");
+    }
+
+    #[test]
+    fn renewal_amid_a_change_follows_it() {
+        let mut ports = HostPorts::default();
+        ports.renew();
+        assert_eq!(ports.next(), None, "there is nothing to renew yet");
+        ports.begin();
+        ports.renew();
+        assert_eq!(ports.next(), None, "the first change is under way");
+        ports.done(true);
+        assert_eq!(ports.next(), Some(Vec::new()));
+        ports.done(true);
+        assert_eq!(ports.next(), None, "once");
+        assert_eq!(ports.done(true), [""; 0], "no change was under way");
     }
 
     #[test]

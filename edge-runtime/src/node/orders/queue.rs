@@ -71,6 +71,7 @@ impl Queue {
     pub(super) fn remove(&mut self, job: &str) {
         self.turns.retain(|waiting| waiting != job);
         self.resting.retain(|waiting| waiting.job != job);
+        self.joined.retain(|waiting| waiting != job);
     }
 
     /// The turn of the first one is over: without an end it rests.
@@ -216,5 +217,36 @@ mod tests {
         queue.remove("upgrade");
         queue.wake(second(9), |_| true);
         assert_eq!((queue.first(), queue.due()), (None, None));
+    }
+
+    #[test]
+    fn order_that_changes_while_it_waits_is_reported_once() {
+        let mut queue = queue(&["upgrade", "images", "images"]);
+        assert_eq!(queue.newly_waiting(), ["images"]);
+        queue.add("upgrade");
+        assert_eq!(queue.newly_waiting(), ["upgrade"]);
+        assert_eq!(queue.first(), Some("images"));
+    }
+
+    #[test]
+    fn empty_queue_has_no_turns() {
+        let mut queue = Queue::default();
+        queue.end_turn(Next::InAWhile, second(0));
+        queue.drop_first();
+        queue.remove("unknown");
+        queue.wake(second(u64::MAX / 1000), |_| true);
+        assert!(queue.first().is_none() && queue.due().is_none() && queue.newly_waiting().is_empty());
+    }
+
+    #[test]
+    fn confirmation_is_looked_for_every_three_seconds() {
+        let mut queue = queue(&["upgrade"]);
+        queue.end_turn(Next::WhenConfirmed, second(0));
+        queue.wake(Mono(2_999), |_| panic!("it is not time to look"));
+        queue.wake(second(3), |_| false);
+        assert_eq!((queue.first(), queue.due()), (None, Some(second(6))));
+        queue.wake(second(1), |_| panic!("nor by a reading that is older"));
+        queue.wake(second(60), |job| job == "upgrade");
+        assert_eq!(queue.first(), Some("upgrade"));
     }
 }

@@ -329,7 +329,7 @@ impl Policies {
         match &result {
             Ok(()) => self.failures = 0,
             Err(why) => {
-                let pause = RETRY.saturating_mul(1 << self.failures.min(6)).min(RETRY_AT_MOST);
+                let pause = retry_after(self.failures);
                 (self.not_before, self.dirty) = (Some((now.after(pause), now.after(pause))), true);
                 if self.held == Held::Unknown {
                     self.held = Held::Other;
@@ -374,6 +374,11 @@ impl Policies {
     }
 }
 
+/// Pause after a failed attempt that followed this number of failures.
+fn retry_after(failures: u32) -> Duration {
+    RETRY.saturating_mul(1 << failures.min(6)).min(RETRY_AT_MOST)
+}
+
 /// The present hardware address of the bridge: a bridge that was made for another subnet keeps its own.
 fn bridge_mac(bridge: &str) -> Option<[u8; 6]> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{bridge}/address")).ok()?;
@@ -402,5 +407,63 @@ mod tests {
         assert_eq!(policies.wake(), Some(Mono(1_100)));
         policies.rest(Mono(1_000), Duration::from_millis(1));
         assert_eq!(policies.wake(), Some(Mono(1_050)), "pods that come together wait for one change");
+    }
+
+    fn policies() -> Policies {
+        Policies::open(true, &Store::in_memory().unwrap()).unwrap()
+    }
+
+    fn put(policies: &mut Policies, name: &str, body: Option<serde_json::Value>) {
+        let key = ObjectKey { kind: POLICY_VIEW.into(), namespace: "ns".into(), name: name.into() };
+        policies.put(&key, body);
+    }
+
+    #[test]
+    fn kernel_that_refuses_is_asked_less_and_less_often() {
+        let pauses = [0, 1, 2, 3, 4, 5, 6, 7, u32::MAX].map(|failures| retry_after(failures).as_secs());
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+    }
+
+    #[test]
+    fn long_change_pauses_for_a_minute_at_most() {
+        let mut policies = policies();
+        policies.rest(Mono(0), Duration::ZERO);
+        assert_eq!(policies.not_before, Some((Mono(50), Mono(50))));
+        policies.rest(Mono(0), Duration::from_secs(6));
+        assert_eq!(policies.not_before, Some((Mono(6_000), Mono(60_000))));
+        policies.rest(Mono(0), Duration::from_secs(3600));
+        assert_eq!(policies.not_before, Some((Mono(60_000), Mono(60_000))));
+    }
+
+    #[test]
+    fn pod_waits_only_while_there_is_a_policy() {
+        let mut policies = policies();
+        let ips: [IpAddr; 1] = ["10.0.0.2".parse().unwrap()];
+        policies.dirty = false;
+        assert!(!policies.holds_back("a", &ips) && !policies.dirty);
+        put(&mut policies, "deny", Some(serde_json::json!({})));
+        policies.dirty = false;
+        assert!(!policies.holds_back("on the node's network", &[]) && !policies.dirty);
+        assert!(policies.holds_back("a", &ips) && policies.dirty);
+        assert_eq!(policies.coming.keys().collect::<Vec<_>>(), ["a"]);
+        put(&mut policies, "deny", None);
+        assert!(!policies.holds_back("b", &ips));
+        assert!(policies.waiting.contains("a"), "its answer comes with the next change");
+    }
+
+    #[test]
+    fn nothing_wakes_the_loop_without_a_change_or_during_one() {
+        let mut policies = policies();
+        policies.rest(Mono(0), Duration::ZERO);
+        assert_eq!(policies.wake(), Some(Mono(50)));
+        policies.running = Some((Held::Nothing, Mono(0), BTreeSet::new()));
+        assert_eq!(policies.wake(), None, "its end is news");
+        policies.running = None;
+        policies.dirty = false;
+        assert_eq!(policies.wake(), None);
+        policies.held = Held::Tables("m".into());
+        assert_eq!(policies.mark(), Some("m"));
+        policies.lost();
+        assert_eq!((policies.mark(), policies.wake()), (None, Some(Mono(50))));
     }
 }

@@ -162,4 +162,44 @@ mod tests {
         queue.heard("z", false, Mono(70_000));
         assert!(queue.is_silent("z", Mono(70_000)));
     }
+
+    #[test]
+    fn image_that_was_checked_waits_for_its_turn() {
+        let mut queue = Queue::default();
+        assert!(queue.is_empty() && queue.begin(Mono(0)).is_none());
+        let checked = queue.add(job("a", "x", Stage::Checked));
+        let waiting = queue.add(job("b", "y", Stage::Waiting));
+        assert_eq!(queue.begin(Mono(0)).map(|job| job.number), Some(waiting), "it needs no turn");
+        queue.wait(checked);
+        assert_eq!(queue.begin(Mono(0)).map(|job| job.number), None);
+        assert!(queue.end(waiting).is_some());
+        assert_eq!(queue.begin(Mono(5)).map(|job| (job.number, job.started)), Some((checked, Mono(5))));
+        queue.wait(99);
+        assert!(queue.end(99).is_none() && queue.get(99).is_none() && queue.get(checked).is_some());
+        assert_eq!(queue.fetched(), [checked]);
+    }
+
+    #[test]
+    fn long_pull_holds_up_its_own_registry_alone() {
+        let mut queue = Queue::default();
+        for (name, registry) in [("a", "x"), ("b", "x"), ("c", "y")] {
+            queue.add(job(name, registry, Stage::Waiting));
+        }
+        queue.begin(Mono(0));
+        assert!(queue.begin(Mono(119_999)).is_none());
+        assert_eq!(queue.begin(Mono(120_000)).map(|job| job.name.clone()).as_deref(), Some("c"));
+        assert!(queue.begin(Mono(600_000)).is_none(), "only the registry that is busy is left");
+        let last = queue.fetched().len();
+        assert_eq!(last, 2);
+    }
+
+    #[test]
+    fn pods_with_other_logins_do_not_share_a_pull() {
+        let login = |key: &str| PodLogin { key: key.into(), document: "{}".into() };
+        let mut queue: Queue<()> = Queue::default();
+        queue.add(Job { secrets: vec![login("a")], ..job("app", "x", Stage::Waiting) });
+        assert!(queue.same("app", &[login("a")]).is_some());
+        assert!(queue.same("app", &[]).is_none() && queue.same("app", &[login("b")]).is_none());
+        assert!(queue.same("other", &[login("a")]).is_none());
+    }
 }

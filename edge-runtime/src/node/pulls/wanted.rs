@@ -49,21 +49,64 @@ impl Pulls {
         };
         let secrets = secrets::of_pod(cx, pod);
         let present = cx.image_for(reference, &secrets.found);
-        match (policy, present) {
-            (PullPolicy::Never | PullPolicy::IfNotPresent, Some(image_id)) => {
-                Some(PodEvent::ImageReady { container, image_id })
+        let known = without_pull(policy, present, container, reference);
+        if known.is_none() {
+            if let Some(message) = secrets.warning() {
+                cx.warn_about_pod(&waiter.uid, "FailedToRetrieveImagePullSecret", message);
             }
-            (PullPolicy::Never, None) => {
-                let message = format!("Container image {reference:?} is not present with pull policy of Never");
-                Some(PodEvent::ImageFailed { container, failure: ImageFailure::NeverPull, message })
-            }
-            (PullPolicy::Always, _) | (PullPolicy::IfNotPresent, None) => {
-                if let Some(message) = secrets.warning() {
-                    cx.warn_about_pod(&waiter.uid, "FailedToRetrieveImagePullSecret", message);
-                }
-                self.pull(cx, &name, waiter, secrets.found);
-                None
-            }
+            self.pull(cx, &name, waiter, secrets.found);
         }
+        known
+    }
+}
+
+/// The answer that needs no registry, if there is one (K8s pkg/kubelet/images/image_manager.go, `EnsureImageExists`).
+fn without_pull(policy: PullPolicy, present: Option<String>, container: String, reference: &str) -> Option<PodEvent> {
+    match (policy, present) {
+        (PullPolicy::Never | PullPolicy::IfNotPresent, Some(image_id)) => {
+            Some(PodEvent::ImageReady { container, image_id })
+        }
+        (PullPolicy::Never, None) => {
+            let message = format!("Container image {reference:?} is not present with pull policy of Never");
+            Some(PodEvent::ImageFailed { container, failure: ImageFailure::NeverPull, message })
+        }
+        (PullPolicy::Always, _) | (PullPolicy::IfNotPresent, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policy_decides_whether_the_registry_is_asked() {
+        let answer =
+            |policy, present: Option<&str>| without_pull(policy, present.map(str::to_owned), "c".to_owned(), "app:v1");
+        let ready = Some(PodEvent::ImageReady { container: "c".to_owned(), image_id: "sha256:1".to_owned() });
+        assert_eq!(answer(PullPolicy::Never, Some("sha256:1")), ready);
+        assert_eq!(answer(PullPolicy::IfNotPresent, Some("sha256:1")), ready);
+        assert_eq!(answer(PullPolicy::IfNotPresent, None), None);
+        assert_eq!(answer(PullPolicy::Always, None), None);
+        assert_eq!(answer(PullPolicy::Always, Some("sha256:1")), None, "the registry may have a newer one");
+        let message = "Container image \"app:v1\" is not present with pull policy of Never".to_owned();
+        let failed = PodEvent::ImageFailed { container: "c".to_owned(), failure: ImageFailure::NeverPull, message };
+        assert_eq!(answer(PullPolicy::Never, None), Some(failed));
+    }
+
+    #[test]
+    fn image_without_a_valid_name_is_not_pulled() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let mut pulls = Pulls::default();
+        let waiter = Waiter {
+            uid: "u".to_owned(),
+            container: "c".to_owned(),
+            for_volume: false,
+            reference: "Not Valid".to_owned(),
+            asked: Mono(0),
+        };
+        let answer = pulls.ensure(&mut cx, &Pod::default(), waiter, PullPolicy::Always);
+        let is_refused = matches!(answer, Some(PodEvent::ImageFailed { failure: ImageFailure::InvalidName, .. }));
+        assert!(is_refused && pulls.queue.is_empty(), "{answer:?}");
     }
 }

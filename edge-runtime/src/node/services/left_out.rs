@@ -103,4 +103,23 @@ mod tests {
         let many: Vec<ServiceName> = (0..9).map(|index| ("a".to_owned(), format!("s{index}"))).collect();
         assert_eq!(left.add(many, at(0)), "a/s0, a/s1, a/s2, a/s3, a/s4, 4 more");
     }
+
+    #[test]
+    fn refused_service_is_tried_every_hour_at_last() {
+        let name = ("shop".to_owned(), "web".to_owned());
+        let at = |second: u64| Mono::default().after(Duration::from_secs(second));
+        let mut left = LeftOut::default();
+        left.changed(&name, false);
+        left.changed(&name, true);
+        assert!(left.due(at(9)).is_empty() && left.wake().is_none(), "nothing was left out");
+        let mut now = 7;
+        for pause in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
+            left.add(vec![name.clone()], at(now));
+            assert!(left.due(at(now + pause - 1)).is_empty(), "{pause} s");
+            now += pause;
+            assert_eq!((left.wake(), left.due(at(now))), (Some(at(now)), vec![name.clone()]), "{pause} s");
+            assert!(left.due(at(now)).is_empty(), "once");
+        }
+        assert_eq!(left.add(Vec::new(), at(0)), "");
+    }
 }

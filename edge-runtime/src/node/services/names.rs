@@ -109,3 +109,23 @@ impl Services {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_limit_all_services_are_sent() {
+        let name = |number: usize| ("ns".to_owned(), number.to_string());
+        let mut untold = Untold::Of(BTreeSet::new());
+        untold.add((0..MOST).map(name));
+        untold.add((0..MOST).map(name));
+        assert!(matches!(&untold, Untold::Of(names) if names.len() == MOST), "each counts once");
+        untold.add([]);
+        assert_ne!(untold, Untold::All);
+        untold.add([name(MOST)]);
+        assert_eq!(untold, Untold::All);
+        untold.add([name(0)]);
+        assert_eq!(untold, Untold::All, "a further one does not reduce them");
+    }
+}

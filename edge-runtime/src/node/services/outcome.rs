@@ -67,8 +67,7 @@ impl Services {
     }
 
     fn back_off(&mut self, cx: &Context) {
-        let pause = RETRY.saturating_mul(1 << self.failures.min(6)).min(RETRY_AT_MOST);
-        self.not_before = Some(cx.mono().after(pause));
+        self.not_before = Some(cx.mono().after(retry_after(self.failures)));
         self.phase = Phase::Whole;
         self.failures += 1;
     }
@@ -114,5 +113,21 @@ impl Services {
             }
             News::FlowsForgotten
         });
+    }
+}
+
+/// Pause after a failed attempt that followed this number of failures.
+fn retry_after(failures: u32) -> Duration {
+    RETRY.saturating_mul(1 << failures.min(6)).min(RETRY_AT_MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_that_refuses_is_asked_less_and_less_often() {
+        let pauses = [0, 1, 2, 3, 4, 5, 6, 7, u32::MAX].map(|failures| retry_after(failures).as_secs());
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
     }
 }

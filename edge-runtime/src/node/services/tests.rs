@@ -85,3 +85,85 @@ fn pod_of_a_service_changes_that_service() {
     assert!(services.pod_changed("a", Some(pod("db", true))));
     assert_eq!(dirty(&services), [db, web], "the one that it leaves, too");
 }
+
+#[test]
+fn each_reason_for_a_step_wakes_the_loop() {
+    let mut services = services();
+    let web = ("shop".to_owned(), "web".to_owned());
+    (services.phase, services.not_before) = (Phase::Known, Some(Mono(7)));
+    assert_eq!(services.wake(), None, "nothing is to be done");
+    services.left_out.add(vec![web.clone()], Mono(0));
+    assert_eq!(services.wake(), Some(Mono(60_000)), "a Service that was left out is tried again");
+    services.flows.stale = true;
+    assert_eq!(services.wake(), Some(Mono(0)), "flows are deleted after all portions");
+    services.sweep_at = Some(Mono(5));
+    services.flows.stale = false;
+    assert_eq!(services.wake(), Some(Mono(5)));
+    services.dirty.insert(web);
+    assert_eq!(services.wake(), Some(Mono(7)), "changes before rules that were emptied");
+    services.flows.stale = true;
+    assert_eq!(services.wake(), Some(Mono(7)), "not between two portions");
+    services.dirty.clear();
+    (services.flows.stale, services.pods_changed) = (false, true);
+    assert_eq!(services.wake(), Some(Mono(7)));
+    (services.pods_changed, services.phase) = (false, Phase::Whole);
+    assert_eq!(services.wake(), Some(Mono(7)));
+    services.running = true;
+    assert_eq!(services.wake(), None, "its end is news");
+}
+
+#[test]
+fn marks_are_there_only_when_the_kernel_is_known() {
+    let mut services = services();
+    for phase in [Phase::Unknown, Phase::Whole, Phase::Known] {
+        services.phase = phase;
+        assert!(services.marks().is_empty(), "{phase:?}: there are no tables");
+    }
+    services.lost();
+    assert_eq!(services.phase, Phase::Whole);
+}
+
+#[test]
+fn other_program_for_services_is_told_once() {
+    let mut services = services();
+    assert!(!services.set_elsewhere(None));
+    services.phase = Phase::Known;
+    assert!(services.set_elsewhere(Some("kube-proxy".into())) && services.phase == Phase::Whole);
+    services.phase = Phase::Known;
+    assert!(!services.set_elsewhere(Some("kube-proxy".into())) && services.phase == Phase::Known);
+    assert_eq!(services.elsewhere(), Some("kube-proxy"));
+    assert!(services.set_elsewhere(None) && services.phase == Phase::Whole && services.elsewhere().is_none());
+}
+
+#[test]
+fn service_gets_no_address_of_the_cluster_or_the_node() {
+    let services = services();
+    let ips = |all: &[&str]| -> Vec<IpAddr> { all.iter().map(|ip| ip.parse().unwrap()).collect() };
+    let all = ["10.96.0.1", "127.0.0.1", "::1", "192.0.2.1"];
+    let view = ServiceView { external_ips: ips(&all), ingress_ips: ips(&all), ..ServiceView::default() };
+    let own = services.without_what_is_others(&view);
+    assert_eq!((own.external_ips, own.ingress_ips), (ips(&["192.0.2.1"]), ips(&["192.0.2.1"])));
+}
+
+#[test]
+fn address_of_the_link_changes_only_services_that_ask_for_it() {
+    let mut services = services();
+    let key = ObjectKey { kind: SERVICE_VIEW.into(), namespace: "shop".into(), name: "web".into() };
+    services.put(&key, Some(json!({"spec": {"externalIPs": ["192.0.2.1"]}})));
+    let key = ObjectKey { name: "db".into(), ..key };
+    services.put(&key, Some(json!({"spec": {"ports": [{"port": 80, "nodePort": 30_443}]}})));
+    forget(&mut services);
+    let dirty = |services: &mut Services| {
+        let names = services.dirty.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>();
+        services.dirty.clear();
+        names
+    };
+    services.set_link(vec!["192.0.2.1:443".parse().unwrap()]);
+    assert_eq!(dirty(&mut services), ["web"]);
+    services.set_link(vec!["192.0.2.1:443".parse().unwrap()]);
+    assert_eq!(dirty(&mut services), [""; 0], "nothing has changed");
+    services.set_link(vec!["198.51.100.1:30443".parse().unwrap()]);
+    assert_eq!(dirty(&mut services), ["db", "web"], "one loses it, the other may have its port");
+    services.set_link(Vec::new());
+    assert_eq!(dirty(&mut services), ["db"]);
+}

@@ -77,3 +77,26 @@ fn take_boot(store: &mut Store, node_name: &str, boot_id: &str) -> Result<Option
     let text = format!("Node {node_name} has been rebooted, boot id: {boot_id}");
     Ok(before.map(|_| (true, "Rebooted", text)))
 }
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::Report;
+
+    use super::*;
+
+    #[test]
+    fn only_another_boot_drops_statuses_and_is_reported() {
+        let mut store = Store::in_memory().unwrap();
+        assert_eq!(take_boot(&mut store, "n", "one").unwrap(), None, "a new node has had no boot before");
+        let text = String::new;
+        let status =
+            Report::PodStatus { namespace: text(), name: text(), uid: text(), status: serde_json::Value::Null };
+        store.write(|writer| writer.report(&status)).unwrap();
+        assert_eq!(take_boot(&mut store, "n", "one").unwrap(), None);
+        assert_eq!(store.outbox().unwrap().len(), 1, "only the daemon has started again");
+        let note = (true, "Rebooted", "Node n has been rebooted, boot id: two".to_owned());
+        assert_eq!(take_boot(&mut store, "n", "two").unwrap(), Some(note));
+        assert!(store.outbox().unwrap().is_empty());
+        assert_eq!(take_boot(&mut store, "n", "two").unwrap(), None, "once");
+    }
+}

@@ -2,7 +2,7 @@
 
 mod manifests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use edge_protocol::message::Report;
@@ -18,6 +18,10 @@ use manifests::{Found, Listing};
 
 /// The kubelet's `fileCheckFrequency`.
 const PERIOD: Duration = Duration::from_secs(20);
+/// Delay until a missing mirror is requested again: doubled each time, up to the second one. A kubelet tries
+/// at each sync of the pod (K8s pkg/kubelet/kubelet.go, `tryReconcileMirrorPods`); its namespace may be created later.
+const AGAIN: Duration = Duration::from_mins(5);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(3600);
 
 /// Last logged problems of the manifests.
 #[derive(Default)]
@@ -27,8 +31,24 @@ pub(super) struct StaticPods {
     trouble: String,
     /// Errors of files, by name.
     refused: BTreeMap<String, String>,
-    /// Pods whose mirror was requested from the bridge since the link came up.
-    mirrors_asked: BTreeSet<String>,
+    /// Requests for mirrors since the link came up, by uid of their pods.
+    mirrors_asked: BTreeMap<String, MirrorAsked>,
+}
+
+/// A request for a missing mirror.
+#[derive(Debug, PartialEq, Eq)]
+struct MirrorAsked {
+    pause: Duration,
+    /// Time of the next request.
+    due: Mono,
+}
+
+impl MirrorAsked {
+    /// A request at this time, after the one before.
+    fn after(before: Option<&Self>, now: Mono) -> Self {
+        let pause = before.map_or(AGAIN, |before| (before.pause * 2).min(AGAIN_AT_MOST));
+        Self { pause, due: now.after(pause) }
+    }
 }
 
 impl StaticPods {
@@ -107,21 +127,23 @@ impl StaticPods {
         self.mirrors_asked.clear();
     }
 
-    /// Asks the bridge for the mirrors that the API lacks, once per connection.
+    /// Asks the bridge for the mirrors that the API lacks: once per connection, and again if one does not come.
     pub(super) fn ask_for_mirrors(&mut self, cx: &mut Context) -> Result<(), StoreError> {
         if cx.connection().is_none() {
             return Ok(());
         }
+        let now = cx.mono();
         let lacking = cx.pods.uids(|entry| {
             let record = &entry.record;
             let lacks = record.source == PodSource::Static && entry.mirror_uid.is_none() && record.deletion.is_none();
-            lacks && !self.mirrors_asked.contains(&record.uid)
+            lacks && self.mirrors_asked.get(&record.uid).is_none_or(|asked| asked.due <= now)
         });
         for uid in lacking {
             let mirror = cx.pods.get(&uid).map(|entry| static_pod::mirror(&entry.pod));
             let Some(Ok(pod)) = mirror else { continue };
             cx.report(Report::MirrorPod { pod })?;
-            self.mirrors_asked.insert(uid);
+            let asked = MirrorAsked::after(self.mirrors_asked.get(&uid), now);
+            self.mirrors_asked.insert(uid, asked);
         }
         Ok(())
     }
@@ -179,4 +201,95 @@ fn remember(cx: &mut Context, before: &Found, found: &Found) -> Result<(), Store
     }
     let text = serde_json::to_string(found).unwrap_or_default();
     cx.store.write(|writer| writer.set_fact(Fact::Manifests, &text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::pod::record::PodRecord;
+
+    #[test]
+    fn static_pod_ends_with_its_manifest_and_not_with_an_unreadable_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let mut pods = StaticPods::default();
+        assert!(pods.scan(&mut cx).unwrap().is_empty(), "there is no folder");
+        let (manifests, now) = (cx.paths.static_pods(), cx.clock.now());
+        std::fs::create_dir_all(&manifests).unwrap();
+        let file = manifests.join("web.yaml");
+        let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}\n";
+        std::fs::write(&file, text).unwrap();
+        let mut found = pods.scan(&mut cx).unwrap();
+        let pod = found.pop().unwrap();
+        assert_eq!((found.len(), pod.metadata.name.as_deref()), (0, Some("web-n")));
+        let uid = pod.metadata.uid.clone().unwrap();
+        let record = PodRecord::new(&uid, "default", "web-n", PodSource::Static, &now);
+        cx.pods.insert(Entry::new(Rc::new(pod), record));
+        let is_ending = |cx: &Context| cx.pods.get(&uid).unwrap().record.deletion.is_some();
+        assert_eq!(pods.scan(&mut cx).unwrap().len(), 1);
+        assert!(!is_ending(&cx));
+        std::fs::write(&file, "{").unwrap();
+        assert!(pods.scan(&mut cx).unwrap().is_empty() && !is_ending(&cx), "which pod it is cannot be read");
+        std::fs::remove_file(&file).unwrap();
+        assert!(pods.scan(&mut cx).unwrap().is_empty() && is_ending(&cx));
+    }
+
+    #[test]
+    fn new_mirror_gets_the_status_and_one_of_no_pod_is_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let record = PodRecord::new("s", "ns", "p", PodSource::Static, &cx.clock.now());
+        cx.pods.insert(Entry { reported: Value::from(1), ..Entry::new(Rc::default(), record) });
+        cx.pods.next_dirty();
+        let mirror = |uid: &str| -> Pod {
+            serde_json::from_value(json!({"metadata": {"uid": uid, "namespace": "ns", "name": "p"}})).unwrap()
+        };
+        for is_new in [true, false] {
+            mirror_known(&mut cx, &mirror("m"), "s").unwrap();
+            assert_eq!(cx.pods.next_dirty().is_some(), is_new);
+        }
+        let entry = cx.pods.get("s").unwrap();
+        assert_eq!((entry.mirror_uid.as_deref(), &entry.reported), (Some("m"), &Value::Null));
+        mirror_known(&mut cx, &mirror("m"), "unknown").unwrap();
+        let reports: Vec<Report> = cx.store.outbox().unwrap().into_iter().map(|row| row.report).collect();
+        let gone = Report::MirrorGone { namespace: "ns".into(), name: "p".into(), static_uid: "unknown".into() };
+        assert_eq!(reports, [gone]);
+        let mut pods = StaticPods::default();
+        pods.mirrors_asked.insert("s".into(), MirrorAsked::after(None, Mono(0)));
+        pods.mirror_gone(&mut cx, "another").unwrap();
+        assert_eq!(pods.mirrors_asked.len(), 1);
+        pods.mirror_gone(&mut cx, "m").unwrap();
+        assert!(pods.mirrors_asked.is_empty() && cx.pods.get("s").unwrap().mirror_uid.is_none());
+    }
+
+    #[test]
+    fn mirror_that_does_not_come_is_requested_less_and_less_often() {
+        let (mut asked, mut now) = (None, Mono(1_000));
+        for pause in [5, 10, 20, 40, 60, 60] {
+            let next = MirrorAsked::after(asked.as_ref(), now);
+            assert_eq!(next.due, now.after(Duration::from_mins(pause)), "{pause} min");
+            now = next.due;
+            asked = Some(next);
+        }
+    }
+
+    #[test]
+    fn manifests_are_read_at_once_and_then_every_twenty_seconds() {
+        let mut pods = StaticPods::default();
+        assert!(pods.is_due(Mono(0)));
+        pods.next = Some(Mono(20_000));
+        assert!(!pods.is_due(Mono(19_999)) && pods.is_due(Mono(20_000)) && pods.is_due(Mono(20_001)));
+    }
+
+    #[test]
+    fn new_connection_requests_every_missing_mirror() {
+        let mut pods = StaticPods::default();
+        pods.mirrors_asked.insert("a".into(), MirrorAsked::after(None, Mono(0)));
+        pods.connected();
+        assert!(pods.mirrors_asked.is_empty());
+    }
 }
