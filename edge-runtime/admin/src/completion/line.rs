@@ -67,7 +67,7 @@ impl<'a> Line<'a> {
             (Some(flag), ..) if flag.value == Some("IMAGE") => Wanted::Images,
             (Some(_), ..) => Wanted::Nothing,
             (None, "images", ["rm", ..]) => Wanted::Images,
-            (None, "config", ["get"]) => Wanted::Keys,
+            (None, "config", ["get" | "set"]) => Wanted::Keys,
             (None, _, []) => self.first(namespace),
             _ => Wanted::Nothing,
         }
@@ -127,8 +127,19 @@ mod tests {
         }
         check("images", &Wanted::Words(vec!["ls", "check", "rm", "prune"]));
         check("completion", &Wanted::Words(vec!["bash", "zsh", "fish"]));
-        check("config get", &Wanted::Keys);
-        for line in ["logs web", "images prune", "config check", "config get logs", "logs --tail", "status", "ps"] {
+        for line in ["config get", "config set"] {
+            check(line, &Wanted::Keys);
+        }
+        for line in [
+            "logs web",
+            "images prune",
+            "config check",
+            "config get logs",
+            "config set max-pods",
+            "logs --tail",
+            "status",
+            "ps",
+        ] {
             check(line, &Wanted::Nothing);
         }
         for line in ["import", "join", "upgrade"] {
