@@ -89,6 +89,7 @@ const EXAMPLES: &[(&str, Examples)] = &[
             ("images check", "read all layers"),
             ("images rm docker.io/library/nginx:1", "remove an image"),
             ("images prune --dry-run", "list images that no pod uses"),
+            ("images export docker.io/library/nginx:1 nginx.tar", "write an image for import on another node"),
         ],
     ),
     (

@@ -66,7 +66,7 @@ impl<'a> Line<'a> {
             (Some(flag), ..) if flag.value == NAMESPACE.value => Wanted::Namespaces,
             (Some(flag), ..) if flag.value == Some("IMAGE") => Wanted::Images,
             (Some(_), ..) => Wanted::Nothing,
-            (None, "images", ["rm", ..]) => Wanted::Images,
+            (None, "images", ["rm", ..] | ["export"]) => Wanted::Images,
             (None, "config", ["get" | "set"]) => Wanted::Keys,
             (None, _, []) => self.first(namespace),
             _ => Wanted::Nothing,
@@ -122,10 +122,10 @@ mod tests {
             check(line, &Wanted::Pods { namespace: None });
         }
         check("inspect -n shop", &Wanted::Pods { namespace: Some("shop") });
-        for line in ["pull", "images rm", "images rm a:1", "images --remove", "images --yes rm"] {
+        for line in ["pull", "images rm", "images rm a:1", "images --remove", "images --yes rm", "images export"] {
             check(line, &Wanted::Images);
         }
-        check("images", &Wanted::Words(vec!["ls", "check", "rm", "prune"]));
+        check("images", &Wanted::Words(vec!["ls", "check", "rm", "prune", "export"]));
         check("completion", &Wanted::Words(vec!["bash", "zsh", "fish"]));
         for line in ["config get", "config set"] {
             check(line, &Wanted::Keys);
