@@ -74,6 +74,7 @@ fn name<'a>(record: &'a ImageRecord, full: &str) -> Option<&'a str> {
 fn partial(file: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(file.file_name().unwrap_or_default());
+    name.push(".partial");
     file.with_file_name(name)
 }
 
