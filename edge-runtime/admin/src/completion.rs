@@ -1,8 +1,12 @@
 //! `edge-runtime completion`: what a shell needs to complete this command, made from the tables of verbs of both programs.
+//! Verbs and flags are in the script; it asks `edge-runtime complete` for names of pods, containers and images.
+
+mod line;
+pub(crate) mod names;
 
 use std::fmt::Write;
 
-use edge_runtime::cli::verb::{Given, Operands, Shown, Verb};
+use edge_runtime::cli::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Shown, Verb};
 use edge_runtime::cli::{CliError, print};
 
 use crate::groups::GROUPS;
@@ -32,34 +36,50 @@ fn run(given: Given) -> Result<(), CliError> {
     print(script.trim_end())
 }
 
-/// What completes the first operand.
-fn words(verb: &Shown) -> &'static str {
-    match verb.operands {
-        Operands::One(words) if words.contains('|') => words,
-        _ => "",
-    }
-}
-
-/// Files where nothing better is known (`-o default`).
+/// Files where nothing better is known (`-o default`). Readline takes `a:1` for three words: the line is split again, and of a
+/// candidate only what follows the last such sign is given back. `compgen` runs what its words have in `$()`, so names of the
+/// node do not pass it.
 fn bash(verbs: &[Shown]) -> String {
     let names: Vec<&str> = verbs.iter().map(|verb| verb.name).collect();
     let mut cases = String::new();
     for verb in verbs {
         let flags: Vec<String> = verb.shown_flags().map(|flag| format!("--{}", flag.long)).collect();
-        let words = words(verb).replace('|', " ");
-        let _ = writeln!(cases, "        {}) words='{} {words}' ;;", verb.name, flags.join(" "));
+        let _ = writeln!(cases, "    {}) flags='{}' ;;", verb.name, flags.join(" "));
     }
-    format!(
-        "_edge_runtime() {{\n    local words='{}'\n    if [ \"$COMP_CWORD\" -gt 1 ]; then\n        words=\n        \
-         case ${{COMP_WORDS[1]}} in\n{cases}        esac\n    fi\n    \
-         mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"${{COMP_WORDS[COMP_CWORD]}}\")\n}}\n\
-         complete -o default -F _edge_runtime edge-runtime\n",
-        names.join(" ")
-    )
+    BASH.replace("VERBS", &names.join(" ")).replace("CASES\n", &cases)
 }
 
+const BASH: &str = r#"_edge_runtime() {
+    local line=${COMP_LINE:0:COMP_POINT} flags= words breaks=${COMP_WORDBREAKS//[^:=@]/}
+    read -ra words <<< "$line"
+    case $line in *[[:space:]]) words+=('') ;; esac
+    local last=${words[-1]}
+    case ${words[1]} in
+CASES
+    esac
+    mapfile -t COMPREPLY < <(
+        case ${#words[@]}:$last in
+        2:*) compgen -W 'VERBS' -- "$last" ;;
+        *:-*) compgen -W "$flags" -- "$last" ;;
+        *) edge-runtime complete "${words[@]:1}" 2>/dev/null ;;
+        esac
+    )
+    [ -z "$breaks" ] || COMPREPLY=("${COMPREPLY[@]#"${last%"${last##*[$breaks]}"}"}")
+}
+complete -o default -F _edge_runtime edge-runtime
+"#;
+
 fn zsh(verbs: &[Shown]) -> String {
-    let mut out = "#compdef edge-runtime\n_edge_runtime() {\n    local -a verbs\n    verbs=(\n".to_owned();
+    let mut out = "#compdef edge-runtime\n".to_owned();
+    // In an action of _arguments `words` begins with the verb.
+    out.push_str("_edge_runtime_names() {\n    local -a names\n    ");
+    out.push_str(
+        "names=(${(f)\"$(edge-runtime complete \"${(@)words[1,CURRENT-1]}\" \"$PREFIX\" 2>/dev/null)\"})\n    ",
+    );
+    out.push_str(
+        "if (( $#names )); then\n        compadd \"$@\" -a names\n    else\n        _files \"$@\"\n    fi\n}\n",
+    );
+    out.push_str("_edge_runtime() {\n    local -a verbs\n    verbs=(\n");
     for verb in verbs {
         let _ = writeln!(out, "        '{}:{}'", verb.name, verb.about);
     }
@@ -68,24 +88,22 @@ fn zsh(verbs: &[Shown]) -> String {
     for verb in verbs {
         let _ = write!(out, "    {}) _arguments", verb.name);
         for flag in verb.shown_flags() {
-            let value = flag.value.map(|name| format!(":{name}:_files")).unwrap_or_default();
+            let value = flag.value.map(|name| format!(":{name}:_edge_runtime_names")).unwrap_or_default();
             let _ = write!(out, " '*--{}[{}]{value}'", flag.long, flag.about);
             if let Some(short) = flag.short {
                 let _ = write!(out, " '*-{short}[{}]{value}'", flag.about);
             }
         }
-        match words(verb).replace('|', " ").as_str() {
-            "" => out.push_str(" '*:file:_files' ;;\n"),
-            words => {
-                let _ = writeln!(out, " '1:word:({words})' ;;");
-            }
-        }
+        out.push_str(" '*:operand:_edge_runtime_names' ;;\n");
     }
     // The file of a folder of zsh's is the function itself, and is called for what it is to complete.
     out.push_str("    esac\n}\nif [ \"$funcstack[1]\" = _edge-runtime ]; then\n    _edge_runtime \"$@\"\nelse\n");
     out.push_str("    compdef _edge_runtime edge-runtime\nfi\n");
     out
 }
+
+/// How fish asks for names.
+const FISH: &str = "-a '(edge-runtime complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'";
 
 fn fish(verbs: &[Shown]) -> String {
     let mut out = String::new();
@@ -95,14 +113,30 @@ fn fish(verbs: &[Shown]) -> String {
         let within = format!("complete -c edge-runtime -n '__fish_seen_subcommand_from {name}'");
         for flag in verb.shown_flags() {
             let short = flag.short.map(|short| format!(" -s {short}")).unwrap_or_default();
-            let value = if flag.value.is_some() { " -r" } else { "" };
+            let value = match flag.value {
+                Some(_) if is_of_names(flag) => format!(" -x {FISH}"),
+                Some(_) => " -r".to_owned(),
+                None => String::new(),
+            };
             let _ = writeln!(out, "{within} -l {}{short}{value} -d '{}'", flag.long, flag.about);
         }
-        if !words(verb).is_empty() {
-            let _ = writeln!(out, "{within} -f -a '{}'", words(verb).replace('|', " "));
+        match verb.operands {
+            // One of them is a file.
+            Operands::Words(_) => {
+                let _ = writeln!(out, "{within} {FISH}");
+            }
+            Operands::One("FILE" | "DIR") | Operands::None | Operands::Raw => {}
+            Operands::One(_) | Operands::Command(_) => {
+                let _ = writeln!(out, "{within} -f {FISH}");
+            }
         }
     }
     out
+}
+
+/// Whether `edge-runtime complete` knows the values of a flag; others may be files.
+fn is_of_names(flag: &Flag) -> bool {
+    flag.long == CONTAINER.long || flag.value == NAMESPACE.value || flag.value == Some("IMAGE")
 }
 
 #[cfg(test)]
@@ -111,13 +145,12 @@ mod tests {
 
     use super::*;
 
-    /// What bash proposes for this line, whose last word is started.
-    fn proposed(line: &[&str]) -> String {
+    /// What bash proposes at the end of this line, with a program that names what it was asked, and then `known`.
+    fn proposed(line: &str, known: &str) -> String {
         let ask = format!(
-            "{}\nCOMP_WORDS=({}); COMP_CWORD={}; _edge_runtime; echo \"${{COMPREPLY[*]}}\"",
-            bash(&shown()),
-            line.join(" "),
-            line.len() - 1
+            "{}\nedge-runtime() {{ echo \"$*\"; echo '{known}'; }}\nCOMP_WORDBREAKS=$' \\t\\n\"><=;|&(:@'\n\
+             COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; _edge_runtime; echo \"${{COMPREPLY[*]}}\"",
+            bash(&shown())
         );
         let done = Command::new("bash").args(["-c", &ask]).output().unwrap();
         assert!(done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -126,14 +159,28 @@ mod tests {
 
     #[test]
     fn bash_completes_verbs_and_flags_but_no_helpers() {
-        assert_eq!(proposed(&["edge-runtime", "im"]), "images import");
-        assert_eq!(proposed(&["edge-runtime", "doc"]), "doctor");
-        assert_eq!(proposed(&["edge-runtime", "doctor", "--b"]), "--bundle");
+        assert_eq!(proposed("edge-runtime im", ""), "images import");
+        assert_eq!(proposed("edge-runtime doc", ""), "doctor");
+        assert_eq!(proposed("edge-runtime doctor --b", ""), "--bundle");
+        assert_eq!(proposed("edge-runtime complet", ""), "completion");
         for hidden in ["mon", "shut", "first"] {
-            assert_eq!(proposed(&["edge-runtime", hidden]), "");
+            assert_eq!(proposed(&format!("edge-runtime {hidden}"), ""), "");
         }
-        assert_eq!(proposed(&["edge-runtime", "logs", "--t"]), "--tail --timestamps");
-        assert_eq!(proposed(&["edge-runtime", "completion", "z"]), "zsh");
+        assert_eq!(proposed("edge-runtime logs --t", ""), "--tail --timestamps");
+    }
+
+    #[test]
+    fn bash_asks_the_program_for_names() {
+        assert_eq!(proposed("edge-runtime logs -c app w", "web"), "complete logs -c app w web");
+        assert_eq!(proposed("edge-runtime logs ", "web"), "complete logs  web");
+        // What readline took for words of their own is not given again.
+        assert_eq!(
+            proposed("edge-runtime images rm r.io:5000/a:", "r.io:5000/a:1"),
+            "complete images rm r.io:5000/a: 1"
+        );
+        assert_eq!(proposed("edge-runtime images rm a@sha256:1", "a@sha256:12"), "complete images rm a@sha256:1 12");
+        // Would run, were it a word for compgen.
+        assert_eq!(proposed("edge-runtime logs ", "$(echo x)"), "complete logs  $(echo x)");
     }
 
     /// Quotes, and what `_arguments` and `_describe` of zsh take for their own, would need escapes.
@@ -146,5 +193,6 @@ mod tests {
         }
         let all = [bash(&shown()), zsh(&shown()), fish(&shown())];
         assert!(all.iter().all(|script| script.contains("token-file") && !script.contains("as-container")));
+        assert!(all.iter().all(|script| script.contains("edge-runtime complete ")));
     }
 }

@@ -54,6 +54,8 @@ const EXAMPLES: &[(&str, Examples)] = &[
             ("config get", "the configuration with all defaults"),
             ("config get images.pinned", "one key"),
             ("config check new.yaml", "check a file before use"),
+            ("config set logs.max-files 3", "change a key in the file"),
+            ("config set images.pinned '[registry.example/app:2]'", "values are YAML"),
         ],
     ),
     ("top", &[("top", "refresh every 2 s; q ends"), ("top --once --sort memory", "print once")]),
@@ -87,6 +89,7 @@ const EXAMPLES: &[(&str, Examples)] = &[
             ("images check", "read all layers"),
             ("images rm docker.io/library/nginx:1", "remove an image"),
             ("images prune --dry-run", "list images that no pod uses"),
+            ("images export docker.io/library/nginx:1 nginx.tar", "write an image for import on another node"),
         ],
     ),
     (

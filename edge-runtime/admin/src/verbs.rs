@@ -56,6 +56,7 @@ pub(crate) const VERBS: &[Verb] = &[
     progress::VERB,
     pods::VERB,
     print_config::VERB,
+    completion::names::VERB,
 ];
 
 /// All verbs for people, of both programs. One that both have is shown as this program has it.

@@ -101,13 +101,16 @@ impl Layers {
     }
 
     /// Paths of its folders that no entry of the layer describes ([`crate::image::folders`]).
-    pub(in crate::image) fn undescribed(&self, diff_id: &str) -> Vec<String> {
+    pub fn undescribed(&self, diff_id: &str) -> Vec<String> {
         let path = self.folders_file(diff_id);
         if path.exists() { read_json(&path).unwrap_or_default() } else { Vec::new() }
     }
 
     /// Where an unpacked layer lies.
-    pub(in crate::image) fn folder(&self, diff_id: &str) -> Result<PathBuf, ImageError> {
+    ///
+    /// # Errors
+    /// The id is not a digest.
+    pub fn folder(&self, diff_id: &str) -> Result<PathBuf, ImageError> {
         layer_dir(&self.layers, diff_id)
     }
 

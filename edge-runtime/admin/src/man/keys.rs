@@ -1,13 +1,13 @@
 //! Every key of the configuration for people: its type and what it means. Defaults are the configuration's own.
 
 /// One key, by its path.
-pub(super) struct Key {
-    pub(super) name: &'static str,
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
     /// What is written behind it.
-    pub(super) kind: &'static str,
+    pub(crate) kind: &'static str,
     /// The default, if it depends on the machine or does not exist; empty: that of an empty configuration.
-    pub(super) default: &'static str,
-    pub(super) about: &'static str,
+    pub(crate) default: &'static str,
+    pub(crate) about: &'static str,
 }
 
 const fn key(name: &'static str, kind: &'static str, default: &'static str, about: &'static str) -> Key {
@@ -15,7 +15,7 @@ const fn key(name: &'static str, kind: &'static str, default: &'static str, abou
 }
 
 #[rustfmt::skip]
-pub(super) const KEYS: &[Key] = &[
+pub(crate) const KEYS: &[Key] = &[
     key("node-name", "NAME", "the name joined as, else that of the host", "name of the Node object; must equal the name joined as"),
     key("labels", "{NAME: VALUE}", "", "labels of the Node object"),
     key("taints", "[KEY=VALUE:EFFECT]", "", "taints of the Node object"),

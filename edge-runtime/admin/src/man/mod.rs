@@ -3,7 +3,7 @@
 mod config;
 #[cfg(test)]
 mod docs_tests;
-mod keys;
+pub(crate) mod keys;
 
 use std::fmt::Write;
 use std::path::PathBuf;

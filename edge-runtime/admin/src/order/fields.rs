@@ -44,7 +44,8 @@ fn keys(path: &str) -> Vec<&str> {
     }
 }
 
-fn set(at: &mut Value, keys: &[&str], value: Value) -> Option<()> {
+/// Sets the value that the keys lead to. `None` if they lead through a value that is not a mapping.
+pub(crate) fn set(at: &mut Value, keys: &[&str], value: Value) -> Option<()> {
     let (key, rest) = keys.split_first()?;
     if at.is_null() {
         *at = Value::Mapping(Mapping::new());

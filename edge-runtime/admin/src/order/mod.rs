@@ -11,7 +11,7 @@
 
 mod check;
 mod configure;
-mod fields;
+pub(crate) mod fields;
 pub(crate) mod kept;
 mod prepull;
 mod progress;

@@ -1,4 +1,8 @@
-//! `edge-runtime config`: prints the configuration in force or a part of it, and checks a file before a node runs with it.
+//! `edge-runtime config`: prints the configuration in force or a part of it, checks a file before a node runs with it, and changes
+//! a key of the file.
+
+mod edit;
+mod set;
 
 use std::path::PathBuf;
 
@@ -12,8 +16,8 @@ use crate::output::{Form, JSON, OUTPUT};
 
 pub(super) const VERB: Verb = Verb {
     name: "config",
-    about: "Print the configuration in force, or check a file",
-    operands: Operands::Words("get [KEY]|check [FILE]"),
+    about: "Print, check or change the configuration",
+    operands: Operands::Words("get [KEY]|check [FILE]|set KEY VALUE"),
     flags: &[Flag::value("config", "FILE", "default etc/edge-runtime/config.yaml"), OUTPUT, JSON],
     run,
 };
@@ -39,7 +43,8 @@ fn run(given: Given) -> Result<(), CliError> {
         }
         ["check"] => check(&given, usual),
         ["check", file] => check(&given, PathBuf::from(file)),
-        _ => Err(CliError::Usage("config: get [KEY] or check [FILE]".to_owned())),
+        ["set", key, value] => set::set(&given, &usual, key, value),
+        _ => Err(CliError::Usage("config: get [KEY], check [FILE] or set KEY VALUE".to_owned())),
     }
 }
 

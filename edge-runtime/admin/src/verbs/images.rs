@@ -1,6 +1,9 @@
 //! `edge-runtime images`: the images on this node, and what an administrator does to them.
 
+mod export;
 mod remove;
+
+use std::path::Path;
 
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
@@ -20,12 +23,13 @@ use crate::output::{Form, JSON, OUTPUT};
 
 pub(super) const VERB: Verb = Verb {
     name: "images",
-    about: "List, check and remove images of this node",
-    operands: Operands::Words("[ls|check|rm IMAGE...|prune]"),
+    about: "List, check, remove and export images of this node",
+    operands: Operands::Words("[ls|check|rm IMAGE...|prune|export IMAGE FILE]"),
     flags: &[
         OUTPUT,
         JSON,
         Flag::switch("repair", "with check, remove damaged images, which are then pulled again"),
+        Flag::switch("overwrite", "with export, replace FILE"),
         YES,
         DRY_RUN,
         Flag::switch("verify", "same as check --repair"),
@@ -44,13 +48,19 @@ enum Task {
     Remove(Vec<String>),
     /// Remove what nothing uses.
     Prune,
+    Export {
+        image: String,
+        overwrite: bool,
+    },
 }
 
 fn task(given: &Given) -> Result<Task, CliError> {
     let words: Vec<String> = given.operands.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let remove: Vec<String> = given.all("remove")?;
     if usize::from(!words.is_empty()) + usize::from(given.has("verify")) + usize::from(!remove.is_empty()) > 1 {
-        return Err(CliError::Usage("images takes one of ls, check, rm, prune, --verify and --remove".to_owned()));
+        return Err(CliError::Usage(
+            "images takes one of ls, check, rm, prune, export, --verify and --remove".to_owned(),
+        ));
     }
     let task = match words.split_first().map(|(word, rest)| (word.as_str(), rest)) {
         None if given.has("verify") => Ok(Task::Check { repair: true }),
@@ -60,11 +70,15 @@ fn task(given: &Given) -> Result<Task, CliError> {
         Some(("rm", [])) => Err(CliError::Usage("images rm: IMAGE is missing".to_owned())),
         Some(("rm", names)) => Ok(Task::Remove(names.to_vec())),
         Some(("prune", [])) => Ok(Task::Prune),
-        Some((word, _)) => Err(CliError::Usage(format!("images {word}: ls, check, rm IMAGE... or prune"))),
+        Some(("export", [image, _])) => Ok(Task::Export { image: image.clone(), overwrite: given.has("overwrite") }),
+        Some(("export", _)) => Err(CliError::Usage("images export: IMAGE and FILE are needed".to_owned())),
+        Some((word, _)) => {
+            Err(CliError::Usage(format!("images {word}: ls, check, rm IMAGE..., prune or export IMAGE FILE")))
+        }
     }?;
     match task {
         // Ignored, it would remove what the user only wants to see.
-        Task::Check { repair: true } | Task::Remove(_) if given.has(DRY_RUN.long) => {
+        Task::Check { repair: true } | Task::Remove(_) | Task::Export { .. } if given.has(DRY_RUN.long) => {
             Err(CliError::Usage("images: only prune takes --dry-run".to_owned()))
         }
         task => Ok(task),
@@ -102,6 +116,11 @@ fn run(given: Given) -> Result<(), CliError> {
         }
         Task::Remove(names) => Ok(remove::by_name(&paths, &names)?),
         Task::Prune => remove::unused(&given, &paths),
+        Task::Export { image, overwrite } => {
+            // As it was typed: names of files need not be text.
+            let file = given.operands.last().map(Path::new).unwrap_or(Path::new(""));
+            export::export(&paths, &image, file, overwrite)
+        }
     }
 }
 
@@ -206,12 +225,18 @@ mod tests {
             (&["rm", "a", "b"], Task::Remove(vec!["a".into(), "b".into()])),
             (&["--remove", "a"], Task::Remove(vec!["a".into()])),
             (&["prune", "--dry-run"], Task::Prune),
+            (&["export", "a", "f"], Task::Export { image: "a".into(), overwrite: false }),
+            (&["export", "a", "f", "--overwrite"], Task::Export { image: "a".into(), overwrite: true }),
         ] {
             assert_eq!(of(words).unwrap(), wanted, "{words:?}");
         }
         let two = [&["rm", "a", "--remove", "b"][..], &["--verify", "--remove", "b"]];
         let dry = [&["rm", "a", "--dry-run"][..], &["--remove", "a", "--dry-run"], &["check", "--repair", "--dry-run"]];
-        for wrong in [&["rm"][..], &["prune", "a"], &["busybox"]].into_iter().chain(dry).chain(two) {
+        for wrong in [&["rm"][..], &["prune", "a"], &["busybox"], &["export", "a"], &["export", "a", "f", "--dry-run"]]
+            .into_iter()
+            .chain(dry)
+            .chain(two)
+        {
             assert!(matches!(of(wrong), Err(CliError::Usage(_))), "{wrong:?}");
         }
     }
@@ -219,7 +244,7 @@ mod tests {
     #[test]
     fn check_creates_no_state_without_a_node() {
         let root = tempfile::tempdir().unwrap();
-        for words in [&["check"][..], &["rm", "a"], &["prune"]] {
+        for words in [&["check"][..], &["rm", "a"], &["prune"], &["export", "a", "f"]] {
             let words = words.iter().copied().chain(["--root", root.path().to_str().unwrap()]);
             let done = run(VERB.parse(lexopt::Parser::from_args(words)).unwrap());
             assert!(matches!(done, Err(CliError::Failed(why)) if why.contains("no node has run here")));

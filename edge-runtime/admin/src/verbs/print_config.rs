@@ -21,12 +21,24 @@ fn run(given: Given) -> Result<(), CliError> {
 /// # Errors
 /// A wrong key or value, also one that a node runs without.
 pub(super) fn in_force(given: &Given, file: &Path) -> Result<String, CliError> {
-    let mut typed = ConfigFile::read(file)?;
+    let typed = ConfigFile::read(file)?;
+    printed(given, typed, &std::fs::read_to_string(file).unwrap_or_default(), file)
+}
+
+/// Same as [`in_force`] for a `file` with this text.
+///
+/// # Errors
+/// Same as [`in_force`].
+pub(super) fn of_text(given: &Given, text: &str, file: &Path) -> Result<String, CliError> {
+    printed(given, ConfigFile::parse(text, file)?, text, file)
+}
+
+fn printed(given: &Given, mut typed: ConfigFile, text: &str, file: &Path) -> Result<String, CliError> {
     let Configured { config, .. } = configure(given, typed.clone(), file)?;
     if let Some(section) = &mut typed.device_twin {
         *section = filled(section, file)?;
     }
-    Ok(config.to_yaml(&typed, &std::fs::read_to_string(file).unwrap_or_default())?)
+    Ok(config.to_yaml(&typed, text)?)
 }
 
 /// The section with its defaults, as the helper's program fills it.

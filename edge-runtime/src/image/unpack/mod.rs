@@ -9,7 +9,7 @@ mod path;
 mod records;
 mod sparse;
 mod tree;
-pub(in crate::image) mod xattr;
+pub mod xattr;
 
 #[cfg(test)]
 #[allow(clippy::print_stderr, reason = "a skipped test says why")]

@@ -1,0 +1,183 @@
+//! `edge-runtime config set KEY VALUE`: changes a key of the configuration file, if a node would run with the result.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use edge_runtime::cli::verb::Given;
+use edge_runtime::cli::{CliError, print};
+use sampan_sys::files::{self, named, unless_missing};
+use serde_yaml_ng::Value;
+
+use super::edit;
+use crate::man::keys::KEYS;
+use crate::verbs::print_config::of_text;
+
+/// Mode of a new file.
+const MODE: u32 = 0o644;
+
+pub(super) fn set(given: &Given, file: &Path, key: &str, typed: &str) -> Result<(), CliError> {
+    let path = path(key).map_err(CliError::Failed)?;
+    let before = unless_missing(fs::read_to_string(file)).map_err(named(file))?.unwrap_or_default();
+    let after = accepted(&values(typed), |value| {
+        let why = |why: String| CliError::Failed(format!("{}: {why}", file.display()));
+        let text = edit::set(&before, &path, value).map_err(why)?;
+        of_text(given, &text, file)?;
+        Ok(text)
+    });
+    let after = after.map_err(|error| match error {
+        CliError::Failed(why) => CliError::Failed(format!("{why}; nothing was changed")),
+        other => other,
+    })?;
+    if after == before {
+        return print(&format!("{key} has this value already"));
+    }
+    write(file, &after).map_err(named(file))?;
+    print(&format!("{key} is set in {}; in force after: systemctl restart edge-runtime", file.display()))
+}
+
+/// The keys that lead to a value. Names that users choose may have dots: `labels.example.com/site`.
+fn path(key: &str) -> Result<Vec<&str>, String> {
+    for known in KEYS {
+        match key.strip_prefix(known.name) {
+            Some("") => return Ok(known.name.split('.').collect()),
+            Some(rest) if rest.len() > 1 && rest.starts_with('.') => match known.kind {
+                "MAPPING" => return Ok(known.name.split('.').chain(rest[1..].split('.')).collect()),
+                kind if kind.starts_with('{') => return Ok(known.name.split('.').chain([&rest[1..]]).collect()),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    let section = format!("{key}.");
+    let below: Vec<&str> = KEYS.iter().map(|known| known.name).filter(|name| name.starts_with(&section)).collect();
+    Err(match below.as_slice() {
+        [] => format!("the configuration has no key {key}: edge-runtime config get prints all keys"),
+        _ => format!("{key} is a section; set one of {}", below.join(", ")),
+    })
+}
+
+/// Meanings of `typed`: YAML, then plain text, as `labels.rack 7` needs it.
+fn values(typed: &str) -> Vec<Value> {
+    let text = Value::String(typed.to_owned());
+    match serde_yaml_ng::from_str::<Value>(typed) {
+        Ok(value) if value != text => vec![value, text],
+        _ => vec![text],
+    }
+}
+
+/// The result for the first of the values that has one; else the error of the first.
+fn accepted<T>(values: &[Value], mut with: impl FnMut(&Value) -> Result<T, CliError>) -> Result<T, CliError> {
+    let mut first = None;
+    for value in values {
+        match with(value) {
+            Ok(done) => return Ok(done),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| CliError::Usage("VALUE is missing".to_owned())))
+}
+
+/// Replaces a file, or the target of a link, at once. Its mode and owner stay.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let file = unless_missing(file.canonicalize())?.map_or_else(|| std::path::absolute(file), Ok)?;
+    let before = unless_missing(fs::metadata(&file))?;
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    files::replace(&file, text.as_bytes(), true)?;
+    if let Some(before) = &before {
+        chown(&file, Some(before.uid()), Some(before.gid()))?;
+    }
+    fs::set_permissions(
+        &file,
+        Permissions::from_mode(before.map_or(MODE, |before| before.permissions().mode() & 0o7777)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::{VERB, run};
+    use super::*;
+
+    /// A node's file with this text, and what sets a key of it.
+    fn node(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("config.yaml");
+        fs::write(&file, text).unwrap();
+        (root, file)
+    }
+
+    fn set(root: &Path, file: &Path, key: &str, value: &str) -> Result<(), CliError> {
+        let flags = ["--config".as_ref(), file.as_os_str(), "--root".as_ref(), root.as_os_str()];
+        let words = ["set", key, value].map(std::ffi::OsStr::new);
+        run(VERB.parse(lexopt::Parser::from_args(words.into_iter().chain(flags))).unwrap())
+    }
+
+    #[test]
+    fn key_is_split_where_the_file_nests() {
+        for (key, wanted) in [
+            ("max-pods", &["max-pods"][..]),
+            ("network.cni.conf-dir", &["network", "cni", "conf-dir"]),
+            ("labels.example.com/site", &["labels", "example.com/site"]),
+            ("eviction.hard.memory.available", &["eviction", "hard", "memory.available"]),
+            ("device-twin.mqtt.broker", &["device-twin", "mqtt", "broker"]),
+            ("devices.sampan.dev/gpio", &["devices", "sampan.dev/gpio"]),
+        ] {
+            assert_eq!(path(key).unwrap(), wanted, "{key}");
+        }
+        for unknown in ["max-pots", "max-pods.x", "labels.", "", "labelsx", "images.pinned.0"] {
+            assert!(path(unknown).unwrap_err().contains("has no key"), "{unknown}");
+        }
+        let section = path("pull").unwrap_err();
+        assert!(section.starts_with("pull is a section; set one of pull.bytes-per-second, pull.window"), "{section}");
+    }
+
+    #[test]
+    fn file_keeps_comments_mode_and_link() {
+        let (root, file) = node("# mine\nnode-name: edge-1\nmax-pods: 7  # few\n");
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        let link = root.path().join("link.yaml");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        set(root.path(), &link, "max-pods", "9").unwrap();
+        // Not a number, as labels are texts.
+        set(root.path(), &link, "labels.rack", "7").unwrap();
+        let text = "# mine\nnode-name: edge-1\nmax-pods: 9  # few\nlabels:\n  rack: \"7\"\n";
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn file_that_no_node_would_run_with_is_not_written() {
+        let (root, file) = node("node-name: edge-1\nmax-pods: 7\n");
+        for (key, value, named) in [
+            ("max-pods", "many", "max-pods"),
+            ("images.pinned", "7", "pinned"),
+            ("images.gc-high-percent", "101", "images.gc-high-percent"),
+            ("labels.node-role.kubernetes.io/x", "y", "node-role"),
+            ("max-pots", "7", "no key max-pots"),
+        ] {
+            let refused = set(root.path(), &file, key, value);
+            assert!(matches!(&refused, Err(CliError::Failed(why)) if why.contains(named)), "{key}: {refused:?}");
+        }
+        assert_eq!(fs::read_to_string(&file).unwrap(), "node-name: edge-1\nmax-pods: 7\n");
+        let below = file.join("x");
+        let refused = set(root.path(), &below, "max-pods", "7");
+        assert!(matches!(refused, Err(CliError::Failed(why)) if why.starts_with(below.to_str().unwrap())));
+    }
+
+    #[test]
+    fn missing_file_is_made_and_wrong_one_can_be_mended() {
+        let (root, file) = node("node-name: edge-1\nmax-pods: many\n");
+        set(root.path(), &file, "max-pods", "9").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "node-name: edge-1\nmax-pods: 9\n");
+        let new = root.path().join("etc/new.yaml");
+        set(root.path(), &new, "node-name", "edge-2").unwrap();
+        assert_eq!(fs::read_to_string(&new).unwrap(), "node-name: edge-2\n");
+        assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, MODE);
+    }
+}
