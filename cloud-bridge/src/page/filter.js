@@ -64,8 +64,9 @@ export function choose(text, word) {
   return (words.includes(word) ? others : [...others, word]).join(' ');
 }
 
-// Addresses: `#?FILTER`, `#NAME` of a node, `#/jobs`. No name of a node begins with `?` or `/`.
+// Addresses: `#?FILTER`, `#NAME` of a node, `#/jobs`, `#/devices?FILTER`. No name of a node begins with `?` or `/`.
 export const filterHref = (text) => (text ? `#?${encodeURI(text)}` : '#');
+export const devicesHref = (text) => `#/devices${text ? `?${encodeURI(text)}` : ''}`;
 export const nodeHref = (name) => `#${encodeURIComponent(name)}`;
 
 export function place(hash) {
@@ -76,6 +77,7 @@ export function place(hash) {
     // Not encoded by this page.
   }
   if (text === '/jobs') return { view: 'jobs' };
+  if (text === '/devices' || text.startsWith('/devices?')) return { view: 'devices', filter: split(text.slice(9)).join(' ') };
   if (!text || text.startsWith('?')) return { view: 'nodes', filter: split(text.slice(1)).join(' ') };
   // A login link, opened again.
   if (text.startsWith('token=')) return { view: 'nodes', filter: '' };

@@ -1,7 +1,7 @@
 // One node: read when it is opened, and again when its row changes.
 
 import { copyButton, nodeCommands, podCommands } from './copy.js';
-import { filterHref, status } from './filter.js';
+import { devicesHref, filterHref, status } from './filter.js';
 import { columns, condition, heading, pairs } from './parts.js';
 import * as timeline from './timeline.js';
 import * as w from './words.js';
@@ -68,7 +68,8 @@ export class NodePage {
     const [scroll, now, row] = [this.root.scrollTop, this.clock(), this.row];
     const focused = this.root.contains(document.activeElement) ? document.activeElement.id : '';
     const held = row ? w.held(row[w.HELD]).split(', ').filter(Boolean) : [];
-    const parts = [w.el('p', {}, w.el('a', { href: this.back(), id: 'back' }, 'All nodes')),
+    const ofNode = w.el('a', { href: devicesHref(`node=${this.name}`), id: 'devices-of' }, 'Devices of this node');
+    const parts = [w.el('p', {}, w.el('a', { href: this.back(), id: 'back' }, 'All nodes'), ' · ', ofNode),
       w.el('h2', {}, this.name, ...held.flatMap((word) => [' ', w.el('span', { class: 'badge' }, word)]))];
     if (row) {
       const up = row[w.LINK] === 1;

@@ -1,6 +1,7 @@
 // Wires the page: the stream of changes, the views, the address, keys, and messages when the stream is cut.
 
 import { Counters } from './counters.js';
+import { DevicesPage } from './devices.js';
 import { filterHref, nodeHref, place, split } from './filter.js';
 import { JobsPage } from './jobs.js';
 import { NodePage } from './node.js';
@@ -25,6 +26,7 @@ by('site').textContent = site;
 const table = new Table(by('table'), clock, (name) => { location.hash = nodeHref(name); });
 const page = new NodePage(by('node'), clock, back);
 const jobs = new JobsPage(by('jobs'), clock, back);
+const devices = new DevicesPage(by('devices'), clock, back);
 const counters = new Counters(by('summary'), (text) => { location.hash = filterHref(text); });
 let source;
 let heard = 0;
@@ -135,16 +137,20 @@ function route() {
   const { view, name, filter: wanted } = place(location.hash);
   // A login link must not stay to be read.
   if (location.hash.startsWith('#token=')) history.replaceState(null, '', '/');
-  for (const id of ['overview', 'node', 'jobs']) by(id).hidden = id !== (view === 'nodes' ? 'overview' : view);
-  for (const [id, here] of [['to-nodes', view === 'nodes'], ['to-jobs', view === 'jobs']]) {
+  for (const id of ['overview', 'node', 'jobs', 'devices']) by(id).hidden = id !== (view === 'nodes' ? 'overview' : view);
+  for (const [id, here] of [['to-nodes', view === 'nodes'], ['to-jobs', view === 'jobs'], ['to-devices', view === 'devices']]) {
     if (here) by(id).setAttribute('aria-current', 'page');
     else by(id).removeAttribute('aria-current');
   }
-  document.title = [...(view === 'node' ? [name, site] : [site, view === 'jobs' ? 'Jobs' : 'Nodes']), 'Sampan'].join(' · ');
+  const titles = { node: [name, site], nodes: [site, 'Nodes'], jobs: [site, 'Jobs'], devices: [site, 'Devices'] };
+  document.title = [...titles[view], 'Sampan'].join(' · ');
   if (view !== 'node') page.close();
   if (view === 'jobs') {
     jobs.load();
     by('jobs').focus();
+  } else if (view === 'devices') {
+    devices.open(wanted);
+    by('devices').focus();
   } else if (view === 'node') {
     page.open(name, table.rows.get(name));
     by('node').focus();
@@ -158,15 +164,16 @@ function route() {
 }
 
 document.addEventListener('keydown', (event) => {
-  const typing = event.target === by('search');
+  const of = by('devices').hidden ? by('search') : devices.search;
+  const typing = event.target === of;
   if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
-    if (by('overview').hidden) location.hash = back();
-    setTimeout(() => by('search').select());
+    if (of === by('search') && by('overview').hidden) location.hash = back();
+    setTimeout(() => of.select());
   } else if (event.key === 'Escape') {
-    if (typing && by('search').value) { by('search').value = ''; typed(); } else if (typing) by('table').focus();
+    if (typing && of.value) { of.value = ''; of.dispatchEvent(new Event('input')); } else if (typing) (of === devices.search ? by('devices') : by('table')).focus();
     else if (by('overview').hidden) location.hash = back();
-  } else if (typing && (event.key === 'ArrowDown' || event.key === 'Enter')) {
+  } else if (event.target === by('search') && (event.key === 'ArrowDown' || event.key === 'Enter')) {
     event.preventDefault();
     by('table').focus();
     if (!table.view.some((row) => row[w.NAME] === table.chosen)) table.go(0);

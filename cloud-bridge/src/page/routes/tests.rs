@@ -64,6 +64,15 @@ async fn a_token_shows_the_page_and_its_data() {
 }
 
 #[tokio::test]
+async fn values_of_devices_need_a_right_of_their_own() {
+    let served = served();
+    let (code, _, text) = ask(&served, with("good", "/api/devices"), "").await;
+    assert!(code == 403 && text.contains("resource=devices"), "{text}");
+    assert_eq!(ask(&served, with("all", "/api/devices"), "").await.0, 502, "it is read: this API has no lists");
+    assert_eq!(ask(&served, Request::get("/api/devices"), "").await.0, 401);
+}
+
+#[tokio::test]
 async fn a_form_with_a_token_gets_a_cookie() {
     let served = served();
     let (code, headers, text) = ask(&served, Request::post("/login"), "token=wrong").await;
