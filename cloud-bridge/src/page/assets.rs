@@ -7,7 +7,7 @@ use sampan_page::{File, HEADERS, HTML, SCRIPT, STYLE};
 use super::body::{Body, typed};
 
 /// Nothing but our own files, which hold no secret: strangers get them, too.
-const FILES: [File; 10] = [
+const FILES: [File; 11] = [
     ("/nodes.css", STYLE, include_str!("nodes.css")),
     ("/page.js", SCRIPT, include_str!("page.js")),
     ("/counters.js", SCRIPT, include_str!("counters.js")),
@@ -16,6 +16,7 @@ const FILES: [File; 10] = [
     ("/node.js", SCRIPT, include_str!("node.js")),
     ("/jobs.js", SCRIPT, include_str!("jobs.js")),
     ("/devices.js", SCRIPT, include_str!("devices.js")),
+    ("/usage.js", SCRIPT, include_str!("usage.js")),
     ("/copy.js", SCRIPT, include_str!("copy.js")),
     ("/login.js", SCRIPT, include_str!("login.js")),
 ];

@@ -4,6 +4,7 @@ import { copyButton, nodeCommands, podCommands } from './copy.js';
 import { devicesHref, filterHref, status } from './filter.js';
 import { columns, condition, heading, pairs } from './parts.js';
 import * as timeline from './timeline.js';
+import { NodeUsage, cpu, memory } from './usage.js';
 import * as w from './words.js';
 
 // Milliseconds between two readings at least, and without any change.
@@ -22,6 +23,7 @@ export class NodePage {
     this.name = null;
     this.data = null;
     this.read = 0;
+    this.usage = new NodeUsage(() => this.render());
     new ResizeObserver(() => this.data && this.lines()).observe(root);
     setInterval(() => this.name && Date.now() - this.read > ANYHOW && this.load(), SOON);
   }
@@ -31,6 +33,7 @@ export class NodePage {
     this.row = row;
     this.data = null;
     this.problem = '';
+    this.usage.open(name);
     this.render();
     this.load();
   }
@@ -38,6 +41,7 @@ export class NodePage {
   close() {
     this.name = null;
     this.data = null;
+    this.usage.open(null);
   }
 
   // Its row is another one now.
@@ -75,7 +79,7 @@ export class NodePage {
       const up = row[w.LINK] === 1;
       const since = row[w.SINCE] ? [up ? ', for ' : ', last seen ', w.when(row[w.SINCE], now, up ? '' : ' ago')] : [];
       parts.push(w.el('p', {}, 'Link ', w.state(w.LINKS[row[w.LINK]]), ...since, '. Node ', w.state(status(row)),
-        `. Pods ready: ${row[w.PODS]} of ${row[w.WANTED]}.`));
+        `. Pods ready: ${row[w.PODS]} of ${row[w.WANTED]}.`, ...this.used()));
     }
     const commands = nodeCommands(this.name, held.includes('cordoned'));
     if (row && commands.length) {
@@ -91,6 +95,12 @@ export class NodePage {
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   }
 
+  // What is known of CPU and memory.
+  used() {
+    const known = [['CPU', cpu(this.usage.node)], ['memory', memory(this.usage.node)]].filter(([, text]) => text);
+    return known.length ? [' In use: ', w.el('span', { id: 'used' }, known.map((pair) => pair.join(' ')).join(', ')), '.'] : [];
+  }
+
   parts(now) {
     const { conditions = [], pods = [], system = [], capacity = [], addresses = [], labels = [], link } = this.data;
     const connection = link ? [['Round trip', link.rttMs === undefined ? null : `${link.rttMs} ms`],
@@ -100,10 +110,7 @@ export class NodePage {
     return [
       heading('Since the bridge started'), this.drawing,
       heading(`Pods (${pods.length})`),
-      columns(['Namespace', 'Pod', 'State', 'Ready', 'Restarts#', 'Age#', 'Copy a command'], pods.map(([space, name, phase, ready, restarts, since, why]) => [
-        space, name, why ? `${phase}: ${why}` : phase, w.state(ready ? ['●', 'yes', 'quiet'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
-        String(restarts), since ? w.when(since, now, '') : '',
-        w.el('span', {}, ...podCommands(space, name, restarts).flatMap(([word, text]) => [copyButton(text, word), ' ']))])),
+      this.pods(pods, now),
       heading('Conditions'),
       columns(['Condition', 'Status', 'Since', 'Message'], conditions.map((one) => condition(one, now))),
       heading('Changes'), timeline.list(this.data.timeline, now),
@@ -111,6 +118,18 @@ export class NodePage {
         w.el('div', {}, heading('System'), pairs(system), heading('Capacity'), pairs(capacity)),
         w.el('div', {}, heading('Link'), pairs([...connection, ...addresses]), heading('Labels'), pairs(labels.map(label)))),
     ];
+  }
+
+  // CPU and memory have columns if they are known of any pod.
+  pods(pods, now) {
+    const known = pods.some(([space, name]) => this.usage.ofPod(space, name));
+    const use = known ? ['CPU#', 'Memory#'] : [];
+    return columns(['Namespace', 'Pod', 'State', 'Ready', 'Restarts#', 'Age#', ...use, 'Copy a command'], pods.map(([space, name, phase, ready, restarts, since, why]) => {
+      const used = this.usage.ofPod(space, name);
+      return [space, name, why ? `${phase}: ${why}` : phase, w.state(ready ? ['●', 'yes', 'quiet'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
+        String(restarts), since ? w.when(since, now, '') : '', ...(known ? [cpu(used), memory(used)] : []),
+        w.el('span', {}, ...podCommands(space, name, restarts).flatMap(([word, text]) => [copyButton(text, word), ' ']))];
+    }));
   }
 
   lines() {

@@ -97,6 +97,7 @@ function connect() {
     table.all(data.rows);
     shown(() => true);
     performance.mark('rows');
+    table.usage.look();
   });
   source.addEventListener('rows', (event) => {
     const data = JSON.parse(event.data);

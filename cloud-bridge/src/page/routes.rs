@@ -22,10 +22,11 @@ use super::follow::Live;
 use super::jobs::Jobs;
 use super::packed;
 use super::stream::{self, News, Seats, TICK};
+use super::usage::Usage;
 use crate::accept::Source;
 use crate::bridge::Bridge;
 use crate::kubelet::auth::Denied;
-use crate::pki::identity::{Holder, is_node_name};
+use crate::pki::identity::Holder;
 
 const JSON: &str = "application/json";
 /// Limits of a form with a token in it.
@@ -42,6 +43,7 @@ pub(super) struct Served {
     details: Semaphore,
     jobs: Jobs,
     devices: Devices,
+    usage: Usage,
     title: String,
 }
 
@@ -68,6 +70,7 @@ impl Served {
             details: Semaphore::new(DETAILS),
             jobs: Jobs::default(),
             devices: Devices::default(),
+            usage: Usage::default(),
             title,
         }
     }
@@ -118,10 +121,7 @@ impl Served {
             "/api/stream" => self.stream(who, packs).await,
             "/api/jobs" => self.jobs(packs).await,
             "/api/devices" => self.devices(who, packs).await,
-            _ => match path.strip_prefix("/api/nodes/").filter(|name| is_node_name(name)) {
-                Some(name) => self.node(name, packs).await,
-                None => Err(Refusal(StatusCode::NOT_FOUND, "there is nothing here".to_owned())),
-            },
+            _ => self.of_nodes(who, path, packs).await,
         };
         answer.unwrap_or_else(|refusal| refused(&refusal))
     }

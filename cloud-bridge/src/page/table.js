@@ -1,6 +1,7 @@
 // The table of all nodes. Only rows in view are in the document.
 
 import { nodeHref, select, status } from './filter.js';
+import { NodesUsage, cpu, memory } from './usage.js';
 import * as w from './words.js';
 
 // Height of a row in pixels, until `--row` of the style sheet is read: a phone has rows of two lines.
@@ -18,7 +19,7 @@ const stated = (of) => (row) => {
 const among = (at, words) => stated((row) => words[row[at]] ?? words[0]);
 const version = (row) => `${row[w.VERSION]} ${row[w.ARCH]}`;
 
-// Title, sort key, text and class of the cell. The name is a link, the time is counted on.
+// Title, sort key, text and class of the cell. The name is a link, the time is counted on, and usage is known only of nodes in view.
 const COLUMNS = [
   ['Node', (row) => row[w.NAME], plain((row) => row[w.NAME])],
   ['Link', (row) => row[w.LINK], among(w.LINK, w.LINKS)],
@@ -32,9 +33,11 @@ const COLUMNS = [
   ['Storage', (row) => row[w.STORAGE], among(w.STORAGE, w.STORAGES)],
   ['Version', (row) => row[w.VERSION], plain(version, () => 'quiet')],
   ['Upgrade', (row) => row[w.UPGRADE], among(w.UPGRADE, w.UPGRADES)],
+  ['CPU', null, plain(() => '', () => 'number quiet')],
+  ['Memory', null, plain(() => '', () => 'number quiet')],
   ['Labels', (row) => row[w.LABELS], plain((row) => row[w.LABELS], () => 'quiet')],
 ];
-const AGE = 2;
+const [AGE, CPU, MEMORY] = [2, 10, 11];
 
 export class Table {
   // `clock` gives seconds since 1970 by the bridge's clock; `open` is called with the name of a node.
@@ -52,7 +55,9 @@ export class Table {
     this.clock = clock;
     this.open = open;
     [this.head, this.body] = root.children;
-    this.head.append(...COLUMNS.map(([title], at) => {
+    this.usage = new NodesUsage(() => this.measured(), () => this.draw());
+    this.head.append(...COLUMNS.map(([title, key], at) => {
+      if (!key) return w.el('span', { role: 'columnheader', class: 'number' }, title);
       const button = w.el('button', { type: 'button' }, title);
       button.addEventListener('click', () => this.sortBy(at));
       return w.el('span', { role: 'columnheader' }, button);
@@ -104,6 +109,7 @@ export class Table {
 
   mark() {
     [...this.head.children].forEach((cell, at) => {
+      if (!COLUMNS[at][1]) return;
       const [column, way] = this.sort ?? [];
       const here = at === column;
       cell.setAttribute('aria-sort', here ? (way > 0 ? 'ascending' : 'descending') : 'none');
@@ -122,9 +128,17 @@ export class Table {
     this.draw();
   }
 
+  // Connected nodes in view, where there is room for their usage: a phone has none.
+  measured() {
+    if (!this.root.clientHeight || !this.head.offsetHeight) return [];
+    const [first, last] = [this.root.scrollTop, this.root.scrollTop + this.root.clientHeight].map((top) => top / this.height);
+    return this.view.slice(Math.floor(first), Math.ceil(last)).filter((row) => row[w.LINK] !== 0).map((row) => row[w.NAME]);
+  }
+
   // Only what can be seen.
   draw() {
     if (!this.root.clientHeight) return;
+    this.root.classList.toggle('usage', this.usage.any);
     const first = Math.max(0, Math.floor(this.root.scrollTop / this.height) - MARGIN);
     const last = Math.min(this.view.length, Math.ceil((this.root.scrollTop + this.root.clientHeight) / this.height) + MARGIN);
     const wanted = new Map();
@@ -169,6 +183,8 @@ export class Table {
     COLUMNS.forEach(([, , cell], column) => {
       if (column === 0) return;
       let [text, kind] = cell(row);
+      if (column === CPU) text = cpu(this.usage.get(name));
+      if (column === MEMORY) text = memory(this.usage.get(name));
       if (column === AGE) text = row[w.SINCE] ? w.age(now - row[w.SINCE]) : '';
       if (cells[column].textContent !== text) cells[column].textContent = text;
       if (cells[column].className !== kind) cells[column].className = kind;

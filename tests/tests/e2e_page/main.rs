@@ -9,6 +9,7 @@ mod device;
 mod devices;
 mod filter;
 mod pictures;
+mod usage;
 
 use std::io::Write;
 use std::time::{Duration, Instant};
