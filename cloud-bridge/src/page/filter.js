@@ -45,9 +45,9 @@ function tester(word) {
 
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
-// Rows that match all words, in order: by `key` of a row and `way` (1 or -1), without a key the worst first; then by name.
+// Rows that match all words but `by:LABEL`, which groups (groups.js), in order: by `key` of a row and `way` (1 or -1), without a key the worst first; then by name.
 export function select(rows, text, key, way = 1) {
-  const tests = split(text).map(tester);
+  const tests = split(text).filter((word) => !word.startsWith('by:')).map(tester);
   const [of, sign] = key ? [key, way] : [(row) => (row.worst ??= severity(row)), -1];
   const found = [];
   for (const row of rows) {

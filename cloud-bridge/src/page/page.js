@@ -3,6 +3,7 @@
 import { Counters } from './counters.js';
 import { DevicesPage } from './devices.js';
 import { filterHref, nodeHref, place, split } from './filter.js';
+import { groupBy, groupKey, labelKeys, ungrouped } from './groups.js';
 import { JobsPage } from './jobs.js';
 import { NodePage } from './node.js';
 import { Table } from './table.js';
@@ -46,12 +47,25 @@ function summary() {
   by('table').hidden = empty;
   by('tools').hidden = empty;
   by('none').hidden = empty || !begun || table.view.length > 0;
-  const count = filter && begun ? `${table.view.length.toLocaleString()} of ${rows.length.toLocaleString()} shown` : '';
+  const count = ungrouped(filter) && begun ? `${table.view.length.toLocaleString()} of ${rows.length.toLocaleString()} shown` : '';
   if (by('count').textContent !== count) by('count').textContent = count;
+}
+
+// Labels to choose from are looked for when somebody is about to choose: that reads all nodes.
+function offerLabels() {
+  const [key, known] = [groupKey(filter), labelKeys(table.rows.values())];
+  const keys = ['', ...known, ...(key && !known.includes(key) ? [key] : [])];
+  if ([...by('group').options].map((one) => one.value).join(' ') !== keys.join(' ')) {
+    by('group').replaceChildren(...keys.map((one) => w.el('option', { value: one }, one || 'no label')));
+  }
+  by('group').value = key;
 }
 
 function setFilter(text) {
   filter = text;
+  const key = groupKey(filter);
+  if (![...by('group').options].some((one) => one.value === key)) by('group').append(w.el('option', { value: key }, key));
+  by('group').value = key;
   by('to-nodes').href = back();
   table.search(filter);
   summary();
@@ -159,8 +173,8 @@ function route() {
     if (split(by('search').value).join(' ') !== wanted) by('search').value = wanted;
     if (wanted !== filter) setFilter(wanted);
     else table.draw();
-    // A counter that was pressed keeps the focus.
-    if (!by('summary').contains(document.activeElement)) by('table').focus({ preventScroll: true });
+    // A counter that was pressed keeps the focus, and so does the choice of a label.
+    if (![by('summary'), by('group')].some((one) => one.contains(document.activeElement))) by('table').focus({ preventScroll: true });
   }
 }
 
@@ -177,10 +191,12 @@ document.addEventListener('keydown', (event) => {
   } else if (event.target === by('search') && (event.key === 'ArrowDown' || event.key === 'Enter')) {
     event.preventDefault();
     by('table').focus();
-    if (!table.view.some((row) => row[w.NAME] === table.chosen)) table.go(0);
+    table.enter();
   }
 });
 by('search').addEventListener('input', typed);
+for (const about of ['pointerdown', 'focus']) by('group').addEventListener(about, offerLabels);
+by('group').addEventListener('change', () => { location.hash = filterHref(groupBy(filter, by('group').value)); });
 window.addEventListener('hashchange', route);
 setInterval(() => {
   if (!lost && heard && Date.now() - heard > SILENT) retry('The bridge sends nothing.');

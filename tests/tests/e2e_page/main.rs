@@ -8,6 +8,7 @@ mod demo;
 mod device;
 mod devices;
 mod filter;
+mod groups;
 mod pictures;
 mod usage;
 
@@ -22,6 +23,7 @@ use api::Api;
 use browser::Browser;
 use devices::devices_are_listed;
 use filter::{filter_by_counter_and_address, fit_a_phone, rows};
+use groups::group_by_a_label;
 
 /// What would run if it were markup: it renames the page.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>";
@@ -143,6 +145,7 @@ fn people_see_their_nodes_on_the_page() {
 
     follow_a_change(&mut browser, &mut api);
     filter_by_counter_and_address(&mut browser, &url, many);
+    group_by_a_label(&mut browser, &url, many);
     keys_and_one_node(&mut browser);
     devices_are_listed(&mut browser, &mut api, &cluster.kubectl);
     fit_a_phone(&mut browser);
