@@ -2,6 +2,7 @@
 
 import { copyButton, nodeCommands, podCommands } from './copy.js';
 import { devicesHref, filterHref, status } from './filter.js';
+import { History } from './history.js';
 import { columns, condition, heading, pairs } from './parts.js';
 import * as timeline from './timeline.js';
 import { NodeUsage, cpu, memory } from './usage.js';
@@ -24,6 +25,7 @@ export class NodePage {
     this.data = null;
     this.read = 0;
     this.usage = new NodeUsage(() => this.render());
+    this.history = new History();
     new ResizeObserver(() => this.data && this.lines()).observe(root);
     setInterval(() => this.name && Date.now() - this.read > ANYHOW && this.load(), SOON);
   }
@@ -34,6 +36,7 @@ export class NodePage {
     this.data = null;
     this.problem = '';
     this.usage.open(name);
+    this.history.reset();
     this.render();
     this.load();
   }
@@ -106,9 +109,8 @@ export class NodePage {
     const connection = link ? [['Round trip', link.rttMs === undefined ? null : `${link.rttMs} ms`],
       ['Objects', String(link.objects)], ['Waiting to the node', `${link.queueBytes} B`],
       ['Waiting to the API', `${link.reportBytes} B`], ['Last seen', link.lastSeen ? w.when(Date.parse(link.lastSeen) / 1000, now) : null]] : [];
-    this.drawing = w.el('div', {});
     return [
-      heading('Since the bridge started'), this.drawing,
+      heading('Since the bridge started'), this.history.root,
       heading(`Pods (${pods.length})`),
       this.pods(pods, now),
       heading('Conditions'),
@@ -133,6 +135,6 @@ export class NodePage {
   }
 
   lines() {
-    this.drawing?.replaceChildren(timeline.draw(this.data.timeline, this.clock(), Math.max(320, this.drawing.clientWidth)));
+    this.history.show(this.data.timeline, this.clock());
   }
 }

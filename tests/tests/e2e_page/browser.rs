@@ -153,6 +153,9 @@ impl Browser {
         let code = [
             ("Enter", 13),
             ("Escape", 27),
+            ("PageUp", 33),
+            ("PageDown", 34),
+            ("End", 35),
             ("Home", 36),
             ("ArrowLeft", 37),
             ("ArrowUp", 38),

@@ -10,6 +10,7 @@ mod devices;
 mod filter;
 mod groups;
 mod pictures;
+mod timeline;
 mod usage;
 
 use std::io::Write;
@@ -24,6 +25,7 @@ use browser::Browser;
 use devices::devices_are_listed;
 use filter::{filter_by_counter_and_address, fit_a_phone, rows};
 use groups::group_by_a_label;
+use timeline::zoom_with_keys;
 
 /// What would run if it were markup: it renames the page.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>";
@@ -230,6 +232,7 @@ fn keys_and_one_node(browser: &mut Browser) {
         let lowest = browser.value(CONTRAST).expect("a number").as_f64().expect("a number");
         assert!(lowest >= 4.5, "contrast of {lowest} (dark: {dark})");
     }
+    zoom_with_keys(browser);
     browser.key("Escape");
     browser.wait("back", "!document.getElementById('overview').hidden && document.activeElement.id === 'table'");
     browser.key("/");
