@@ -9,7 +9,7 @@ use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::output::print;
 use crate::pki::{NAMESPACE, token};
 use crate::reach::Reach;
 
-/// Name of the service account, of its role, which may list nodes, and of the binding of both.
+/// Name of the service account, of its role, which may list what the page shows, and of the binding of both.
 const NAME: &str = "sampan-page";
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -47,8 +47,11 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let url = options.url.or(about.page).context("the bridge serves no page: start it with --page ADDRESS:PORT")?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
     ensure(&accounts, json!({"metadata": {"name": NAME}})).await?;
-    let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]);
-    ensure(&Api::<ClusterRole>::all(client.clone()), json!({"metadata": {"name": NAME}, "rules": rules})).await?;
+    let (roles, rules) = (Api::<ClusterRole>::all(client.clone()), rules());
+    ensure(&roles, json!({"metadata": {"name": NAME}, "rules": rules})).await?;
+    // An older version may have made it, with fewer rights.
+    let patched = roles.patch(NAME, &PatchParams::default(), &Patch::Merge(json!({ "rules": rules }))).await;
+    patched.with_context(|| format!("changing clusterrole {NAME}, the rights of login links"))?;
     let binding = json!({
         "metadata": {"name": NAME},
         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": NAME},
@@ -62,6 +65,16 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let given = answer.status.and_then(|status| status.token.zip(status.expiration_timestamp));
     let (token, end) = given.context("the API answered without a token and its end")?;
     print(&printed(&url, &token, &about.authority, &token::shown(end.0)))
+}
+
+/// What the page shows: nodes, devices, and the CPU and memory of nodes and pods.
+fn rules() -> Value {
+    let shown = [
+        ("", &["nodes"][..]),
+        ("devices.kubeedge.io", &["devices", "devicestatuses"]),
+        ("metrics.k8s.io", &["nodes", "pods"]),
+    ];
+    shown.iter().map(|(group, all)| json!({"apiGroups": [group], "resources": all, "verbs": ["list"]})).collect()
 }
 
 /// Creates the object unless one of its name exists.
@@ -78,7 +91,7 @@ where
 /// The link stands alone in the first line, for scripts. `end`: when its token expires.
 fn printed(url: &str, token: &str, authority: &str, end: &str) -> String {
     format!(
-        "{}/#token={token}\n\nOpen it in a browser until {end}: it shows all nodes to anyone who has it.\n\
+        "{}/#token={token}\n\nOpen it in a browser until {end}: it shows all nodes and devices to anyone who has it.\n\
          SHA-256 of the certificate authority: {authority}\n",
         url.trim_end_matches('/')
     )

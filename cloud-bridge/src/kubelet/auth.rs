@@ -49,9 +49,11 @@ const NODES: &str = "nodes";
 const RULES: &str = "rules";
 const RULES_GROUP: &str = "rules.kubeedge.io";
 
-/// A user's action on a node or rule.
+/// A user's action on objects of the API.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Deed {
+    /// API group; empty for nodes.
+    group: &'static str,
     resource: &'static str,
     /// Empty for nodes.
     namespace: String,
@@ -99,7 +101,8 @@ impl Reviewer {
         for subresource in &subresources {
             let Subject { user, groups } = subject.clone();
             let (namespace, name) = (String::new(), node.to_owned());
-            if self.allowed(Deed { resource: NODES, namespace, name, user, groups, verb, subresource }).await? {
+            let (group, resource) = ("", NODES);
+            if self.allowed(Deed { group, resource, namespace, name, user, groups, verb, subresource }).await? {
                 return Ok(());
             }
         }
@@ -113,10 +116,10 @@ impl Reviewer {
 
     /// Succeeds if the user may `create` `rules/proxy` of this name.
     pub(crate) async fn check_rule(&self, subject: Subject, namespace: &str, rule: &str) -> Result<(), Denied> {
-        let (resource, verb, subresource) = (RULES, "create", "proxy");
+        let (group, resource, verb, subresource) = (RULES_GROUP, RULES, "create", "proxy");
         let Subject { user, groups } = subject;
         let (namespace, name) = (namespace.to_owned(), rule.to_owned());
-        let deed = Deed { resource, namespace, name, user: user.clone(), groups, verb, subresource };
+        let deed = Deed { group, resource, namespace, name, user: user.clone(), groups, verb, subresource };
         match self.allowed(deed).await? {
             true => Ok(()),
             false => Err(Denied::Forbidden { user, verb, resource, subresources: vec![subresource] }),
@@ -126,12 +129,23 @@ impl Reviewer {
     /// Succeeds if the user of the token may `list` `nodes`: all of them.
     pub(crate) async fn check_list_nodes(&self, token: &str, from: Source) -> Result<Subject, Denied> {
         let subject = self.of_token(token, from).await?;
-        let (resource, verb, subresource) = (NODES, "list", "");
-        let Subject { user, groups } = subject.clone();
-        let deed = Deed { resource, namespace: String::new(), name: String::new(), user, groups, verb, subresource };
+        self.check_list(subject.clone(), "", NODES).await?;
+        Ok(subject)
+    }
+
+    /// Succeeds if the user may `list` all objects of the resource.
+    pub(crate) async fn check_list(
+        &self,
+        subject: Subject,
+        group: &'static str,
+        resource: &'static str,
+    ) -> Result<(), Denied> {
+        let (verb, subresource, namespace, name) = ("list", "", String::new(), String::new());
+        let Subject { user, groups } = subject;
+        let deed = Deed { group, resource, namespace, name, user: user.clone(), groups, verb, subresource };
         match self.allowed(deed).await? {
-            true => Ok(subject),
-            false => Err(Denied::Forbidden { user: subject.user, verb, resource, subresources: Vec::new() }),
+            true => Ok(()),
+            false => Err(Denied::Forbidden { user, verb, resource, subresources: Vec::new() }),
         }
     }
 
@@ -148,7 +162,8 @@ impl Reviewer {
         Ok(allowed)
     }
 
-    async fn of_token(&self, token: &str, from: Source) -> Result<Subject, Denied> {
+    /// Identifies the user of a token.
+    pub(crate) async fn of_token(&self, token: &str, from: Source) -> Result<Subject, Denied> {
         let hash = hash(token);
         if let Some(known) = self.tokens.get(&hash, Instant::now()) {
             return known.ok_or(Denied::Unauthorized);
@@ -228,7 +243,7 @@ fn review(deed: &Deed) -> SubjectAccessReview {
             resource_attributes: Some(ResourceAttributes {
                 verb: Some(deed.verb.to_owned()),
                 version: Some("v1".to_owned()),
-                group: (deed.resource == RULES).then(|| RULES_GROUP.to_owned()),
+                group: (!deed.group.is_empty()).then(|| deed.group.to_owned()),
                 resource: Some(deed.resource.to_owned()),
                 subresource: Some(deed.subresource.to_owned()),
                 namespace: (!deed.namespace.is_empty()).then(|| deed.namespace.clone()),

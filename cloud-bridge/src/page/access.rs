@@ -13,7 +13,7 @@ use crate::kubelet::auth::{Denied, Reviewer, bearer};
 use crate::listen::is_operator;
 use crate::pki::authority::hex;
 use crate::pki::clock;
-use crate::pki::identity::Holder;
+use crate::pki::identity::{Holder, Subject};
 
 /// Prefix of names of cookies that a browser accepts only over TLS and for this host (RFC 6265bis, 4.1.3.2).
 const COOKIE: &str = "__Host-sampan";
@@ -21,7 +21,7 @@ const COOKIE: &str = "__Host-sampan";
 /// A user who may see the page.
 #[derive(Clone)]
 pub(super) enum Who {
-    Operator { user: String, expires: SystemTime },
+    Operator { subject: Subject, expires: SystemTime },
     User { user: String, token: String, session: Option<String>, from: Source },
 }
 
@@ -29,7 +29,8 @@ impl Who {
     /// The name under which the user's streams are counted.
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Operator { user, .. } | Self::User { user, .. } => user,
+            Self::Operator { subject, .. } => &subject.user,
+            Self::User { user, .. } => user,
         }
     }
 }
@@ -55,7 +56,7 @@ impl Access {
         from: Source,
     ) -> Result<Who, Denied> {
         if let Some(holder) = holder.filter(|holder| is_operator(holder)) {
-            let who = Who::Operator { user: holder.subject.user.clone(), expires: holder.expires };
+            let who = Who::Operator { subject: holder.subject.clone(), expires: holder.expires };
             return if holder.expires > clock::now() { Ok(who) } else { Err(Denied::Unauthorized) };
         }
         if let Some(token) = bearer(headers) {
@@ -87,6 +88,15 @@ impl Access {
                 open && checked.await
             }
         }
+    }
+
+    /// Succeeds if the user may list all objects of the resource, which the right to list nodes does not include.
+    pub(super) async fn may_list(&self, who: &Who, group: &'static str, resource: &'static str) -> Result<(), Denied> {
+        let subject = match who {
+            Who::Operator { subject, .. } => subject.clone(),
+            Who::User { token, from, .. } => self.reviewer.of_token(token, *from).await?,
+        };
+        self.reviewer.check_list(subject, group, resource).await
     }
 
     /// Returns the cookie for a token.
@@ -122,105 +132,4 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use std::time::Duration;
-
-    use http::HeaderValue;
-    use kube::Client;
-    use serde_json::json;
-
-    use super::*;
-    use crate::pki::identity::Subject;
-
-    /// An API with the token `good`, whose user may list nodes, and `other`, whose user may not.
-    pub(in crate::page) fn api() -> Client {
-        let service = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
-            let bytes = http_body_util::BodyExt::collect(request.into_body()).await.unwrap().to_bytes();
-            let Ok(mut review) = serde_json::from_slice::<serde_json::Value>(&bytes) else {
-                return Err(std::io::Error::other("a watch or a list, which is not here"));
-            };
-            let spec = &review["spec"];
-            let status = match spec["token"].as_str() {
-                Some("broken") => return Err(std::io::Error::other("the API is away")),
-                Some(token) => {
-                    let known = token == "good" || token == "other";
-                    json!({"authenticated": known, "user": {"username": token}})
-                }
-                None => {
-                    let asked = &spec["resourceAttributes"];
-                    let lists = asked["verb"] == "list" && asked["resource"] == "nodes" && asked["name"] == "";
-                    json!({"allowed": spec["user"] == "good" && lists})
-                }
-            };
-            review.as_object_mut().unwrap().insert("status".to_owned(), status);
-            let body = http_body_util::Full::new(bytes::Bytes::from(review.to_string()));
-            Ok::<_, std::io::Error>(http::Response::new(body))
-        });
-        Client::new(service, "default")
-    }
-
-    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
-        HeaderMap::from_iter([(name, HeaderValue::from_str(value).unwrap())])
-    }
-
-    pub(in crate::page) fn from() -> Source {
-        Source::of([192, 0, 2, 1].into())
-    }
-
-    #[tokio::test]
-    async fn tokens_are_checked_by_the_api() {
-        let access = Access::new(api());
-        let with = |token: &str| headers(header::AUTHORIZATION, &format!("Bearer {token}"));
-        assert!(matches!(access.check(None, &HeaderMap::new(), from()).await, Err(Denied::Unauthorized)));
-        assert!(matches!(access.check(None, &with("wrong"), from()).await, Err(Denied::Unauthorized)));
-        assert!(matches!(access.check(None, &with("other"), from()).await, Err(Denied::Forbidden { .. })));
-        assert!(matches!(access.check(None, &with("broken"), from()).await, Err(Denied::Api(_))));
-        assert_eq!(access.check(None, &with("good"), from()).await.unwrap().name(), "good");
-    }
-
-    #[tokio::test]
-    async fn certificates_are_of_operators_and_have_an_end() {
-        let access = Access::new(api());
-        let none = HeaderMap::new();
-        let holder = |group: &str, seconds: u64| Holder {
-            subject: Subject { user: "robot".into(), groups: vec![group.into()] },
-            issued: SystemTime::UNIX_EPOCH,
-            expires: clock::now() + Duration::from_secs(seconds),
-        };
-        assert!(access.check(Some(&holder("sampan:operators", 60)), &none, from()).await.is_ok());
-        assert!(access.check(Some(&holder("sampan:operators", 0)), &none, from()).await.is_err());
-        let node = holder("system:nodes", 60);
-        assert!(matches!(access.check(Some(&node), &none, from()).await, Err(Denied::Unauthorized)));
-        let token = headers(header::AUTHORIZATION, "Bearer good");
-        assert!(access.check(Some(&node), &token, from()).await.is_ok(), "whoever has a token has it");
-        let brief = Who::Operator { user: "robot".into(), expires: clock::now() };
-        assert!(!access.holds(&brief).await);
-    }
-
-    #[tokio::test]
-    async fn a_cookie_stands_for_a_token_until_it_ends() {
-        let access = Access::new(api());
-        for bad in ["", "wrong", "two words", "\u{e4}"] {
-            assert!(matches!(access.log_in(bad, from()).await, Err(Denied::Unauthorized)), "{bad:?}");
-        }
-        assert!(matches!(access.log_in("other", from()).await, Err(Denied::Forbidden { .. })));
-        let set = access.log_in(" good\n", from()).await.unwrap();
-        for part in ["__Host-sampan=", "; Path=/", "; Secure", "; HttpOnly", "; SameSite=Strict", "; Max-Age=28800"] {
-            assert!(set.contains(part), "{part} in {set}");
-        }
-        assert!(!set.contains("good"), "the token stays here");
-        let shown = headers(header::COOKIE, &format!("a=b; {}", set.split(';').next().unwrap()));
-        let who = access.check(None, &shown, from()).await.unwrap();
-        assert!(access.holds(&who).await);
-        assert!(access.log_out(&shown).contains("Max-Age=0"));
-        assert!(matches!(access.check(None, &shown, from()).await, Err(Denied::Unauthorized)));
-        assert!(!access.holds(&who).await, "also whoever has begun to look");
-        access.sessions().open("old".into(), "good".into(), Instant::now() - LIFE);
-        let old = headers(header::COOKIE, "__Host-sampan=old");
-        assert!(matches!(access.check(None, &old, from()).await, Err(Denied::Unauthorized)), "an expired session");
-        access.sessions().open("lost".into(), "wrong".into(), Instant::now());
-        let lost = headers(header::COOKIE, "__Host-sampan=lost");
-        assert!(access.check(None, &lost, from()).await.is_err());
-        assert_eq!(access.sessions().token("lost", Instant::now()), None, "its token is good no more");
-    }
-}
+pub(super) mod tests;

@@ -7,14 +7,19 @@ use sampan_page::{File, HEADERS, HTML, SCRIPT, STYLE};
 use super::body::{Body, typed};
 
 /// Nothing but our own files, which hold no secret: strangers get them, too.
-const FILES: [File; 9] = [
+const FILES: [File; 14] = [
     ("/nodes.css", STYLE, include_str!("nodes.css")),
     ("/page.js", SCRIPT, include_str!("page.js")),
     ("/counters.js", SCRIPT, include_str!("counters.js")),
     ("/filter.js", SCRIPT, include_str!("filter.js")),
+    ("/groups.js", SCRIPT, include_str!("groups.js")),
+    ("/groupline.js", SCRIPT, include_str!("groupline.js")),
+    ("/cells.js", SCRIPT, include_str!("cells.js")),
     ("/table.js", SCRIPT, include_str!("table.js")),
     ("/node.js", SCRIPT, include_str!("node.js")),
     ("/jobs.js", SCRIPT, include_str!("jobs.js")),
+    ("/devices.js", SCRIPT, include_str!("devices.js")),
+    ("/usage.js", SCRIPT, include_str!("usage.js")),
     ("/copy.js", SCRIPT, include_str!("copy.js")),
     ("/login.js", SCRIPT, include_str!("login.js")),
 ];

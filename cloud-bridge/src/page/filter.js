@@ -45,9 +45,9 @@ function tester(word) {
 
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
-// Rows that match all words, in order: by `key` of a row and `way` (1 or -1), without a key the worst first; then by name.
+// Rows that match all words but `by:LABEL`, which groups (groups.js), in order: by `key` of a row and `way` (1 or -1), without a key the worst first; then by name.
 export function select(rows, text, key, way = 1) {
-  const tests = split(text).map(tester);
+  const tests = split(text).filter((word) => !word.startsWith('by:')).map(tester);
   const [of, sign] = key ? [key, way] : [(row) => (row.worst ??= severity(row)), -1];
   const found = [];
   for (const row of rows) {
@@ -64,8 +64,9 @@ export function choose(text, word) {
   return (words.includes(word) ? others : [...others, word]).join(' ');
 }
 
-// Addresses: `#?FILTER`, `#NAME` of a node, `#/jobs`. No name of a node begins with `?` or `/`.
+// Addresses: `#?FILTER`, `#NAME` of a node, `#/jobs`, `#/devices?FILTER`. No name of a node begins with `?` or `/`.
 export const filterHref = (text) => (text ? `#?${encodeURI(text)}` : '#');
+export const devicesHref = (text) => `#/devices${text ? `?${encodeURI(text)}` : ''}`;
 export const nodeHref = (name) => `#${encodeURIComponent(name)}`;
 
 export function place(hash) {
@@ -76,6 +77,7 @@ export function place(hash) {
     // Not encoded by this page.
   }
   if (text === '/jobs') return { view: 'jobs' };
+  if (text === '/devices' || text.startsWith('/devices?')) return { view: 'devices', filter: split(text.slice(9)).join(' ') };
   if (!text || text.startsWith('?')) return { view: 'nodes', filter: split(text.slice(1)).join(' ') };
   // A login link, opened again.
   if (text.startsWith('token=')) return { view: 'nodes', filter: '' };

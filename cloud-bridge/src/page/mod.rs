@@ -8,7 +8,7 @@
 //! | `access`, `sessions` | who may look |
 //! | `routes` | from a request to an answer |
 //! | `stream` | server-sent events |
-//! | `detail`, `jobs` | one node, and fleet jobs, read when they are asked for |
+//! | `detail`, `jobs`, `devices`, `usage` | one node, fleet jobs, devices, CPU and memory, read when they are asked for |
 //! | `body`, `packed` | bodies of answers |
 //! | `assets` | the files that a browser gets: HTML and scripts beside this one, and those that `sampan_page` has for the page of a single node, too |
 
@@ -17,12 +17,14 @@ mod assets;
 mod board;
 mod body;
 mod detail;
+mod devices;
 mod follow;
 mod jobs;
 mod packed;
 mod routes;
 mod sessions;
 mod stream;
+mod usage;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -1,9 +1,11 @@
 // One node: read when it is opened, and again when its row changes.
 
 import { copyButton, nodeCommands, podCommands } from './copy.js';
-import { filterHref, status } from './filter.js';
+import { devicesHref, filterHref, status } from './filter.js';
+import { History } from './history.js';
 import { columns, condition, heading, pairs } from './parts.js';
 import * as timeline from './timeline.js';
+import { NodeUsage, cpu, memory } from './usage.js';
 import * as w from './words.js';
 
 // Milliseconds between two readings at least, and without any change.
@@ -22,6 +24,8 @@ export class NodePage {
     this.name = null;
     this.data = null;
     this.read = 0;
+    this.usage = new NodeUsage(() => this.render());
+    this.history = new History();
     new ResizeObserver(() => this.data && this.lines()).observe(root);
     setInterval(() => this.name && Date.now() - this.read > ANYHOW && this.load(), SOON);
   }
@@ -31,6 +35,8 @@ export class NodePage {
     this.row = row;
     this.data = null;
     this.problem = '';
+    this.usage.open(name);
+    this.history.reset();
     this.render();
     this.load();
   }
@@ -38,6 +44,7 @@ export class NodePage {
   close() {
     this.name = null;
     this.data = null;
+    this.usage.open(null);
   }
 
   // Its row is another one now.
@@ -68,13 +75,14 @@ export class NodePage {
     const [scroll, now, row] = [this.root.scrollTop, this.clock(), this.row];
     const focused = this.root.contains(document.activeElement) ? document.activeElement.id : '';
     const held = row ? w.held(row[w.HELD]).split(', ').filter(Boolean) : [];
-    const parts = [w.el('p', {}, w.el('a', { href: this.back(), id: 'back' }, 'All nodes')),
+    const ofNode = w.el('a', { href: devicesHref(`node=${this.name}`), id: 'devices-of' }, 'Devices of this node');
+    const parts = [w.el('p', {}, w.el('a', { href: this.back(), id: 'back' }, 'All nodes'), ' · ', ofNode),
       w.el('h2', {}, this.name, ...held.flatMap((word) => [' ', w.el('span', { class: 'badge' }, word)]))];
     if (row) {
       const up = row[w.LINK] === 1;
       const since = row[w.SINCE] ? [up ? ', for ' : ', last seen ', w.when(row[w.SINCE], now, up ? '' : ' ago')] : [];
       parts.push(w.el('p', {}, 'Link ', w.state(w.LINKS[row[w.LINK]]), ...since, '. Node ', w.state(status(row)),
-        `. Pods ready: ${row[w.PODS]} of ${row[w.WANTED]}.`));
+        `. Pods ready: ${row[w.PODS]} of ${row[w.WANTED]}.`, ...this.used()));
     }
     const commands = nodeCommands(this.name, held.includes('cordoned'));
     if (row && commands.length) {
@@ -90,19 +98,21 @@ export class NodePage {
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   }
 
+  // What is known of CPU and memory.
+  used() {
+    const known = [['CPU', cpu(this.usage.node)], ['memory', memory(this.usage.node)]].filter(([, text]) => text);
+    return known.length ? [' In use: ', w.el('span', { id: 'used' }, known.map((pair) => pair.join(' ')).join(', ')), '.'] : [];
+  }
+
   parts(now) {
     const { conditions = [], pods = [], system = [], capacity = [], addresses = [], labels = [], link } = this.data;
     const connection = link ? [['Round trip', link.rttMs === undefined ? null : `${link.rttMs} ms`],
       ['Objects', String(link.objects)], ['Waiting to the node', `${link.queueBytes} B`],
       ['Waiting to the API', `${link.reportBytes} B`], ['Last seen', link.lastSeen ? w.when(Date.parse(link.lastSeen) / 1000, now) : null]] : [];
-    this.drawing = w.el('div', {});
     return [
-      heading('Since the bridge started'), this.drawing,
+      heading('Since the bridge started'), this.history.root,
       heading(`Pods (${pods.length})`),
-      columns(['Namespace', 'Pod', 'State', 'Ready', 'Restarts#', 'Age#', 'Copy a command'], pods.map(([space, name, phase, ready, restarts, since, why]) => [
-        space, name, why ? `${phase}: ${why}` : phase, w.state(ready ? ['●', 'yes', 'quiet'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
-        String(restarts), since ? w.when(since, now, '') : '',
-        w.el('span', {}, ...podCommands(space, name, restarts).flatMap(([word, text]) => [copyButton(text, word), ' ']))])),
+      this.pods(pods, now),
       heading('Conditions'),
       columns(['Condition', 'Status', 'Since', 'Message'], conditions.map((one) => condition(one, now))),
       heading('Changes'), timeline.list(this.data.timeline, now),
@@ -112,7 +122,19 @@ export class NodePage {
     ];
   }
 
+  // CPU and memory have columns if they are known of any pod.
+  pods(pods, now) {
+    const known = pods.some(([space, name]) => this.usage.ofPod(space, name));
+    const use = known ? ['CPU#', 'Memory#'] : [];
+    return columns(['Namespace', 'Pod', 'State', 'Ready', 'Restarts#', 'Age#', ...use, 'Copy a command'], pods.map(([space, name, phase, ready, restarts, since, why]) => {
+      const used = this.usage.ofPod(space, name);
+      return [space, name, why ? `${phase}: ${why}` : phase, w.state(ready ? ['●', 'yes', 'quiet'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
+        String(restarts), since ? w.when(since, now, '') : '', ...(known ? [cpu(used), memory(used)] : []),
+        w.el('span', {}, ...podCommands(space, name, restarts).flatMap(([word, text]) => [copyButton(text, word), ' ']))];
+    }));
+  }
+
   lines() {
-    this.drawing?.replaceChildren(timeline.draw(this.data.timeline, this.clock(), Math.max(320, this.drawing.clientWidth)));
+    this.history.show(this.data.timeline, this.clock());
   }
 }

@@ -1,7 +1,9 @@
 // Wires the page: the stream of changes, the views, the address, keys, and messages when the stream is cut.
 
 import { Counters } from './counters.js';
+import { DevicesPage } from './devices.js';
 import { filterHref, nodeHref, place, split } from './filter.js';
+import { groupBy, groupKey, labelKeys, ungrouped } from './groups.js';
 import { JobsPage } from './jobs.js';
 import { NodePage } from './node.js';
 import { Table } from './table.js';
@@ -25,6 +27,7 @@ by('site').textContent = site;
 const table = new Table(by('table'), clock, (name) => { location.hash = nodeHref(name); });
 const page = new NodePage(by('node'), clock, back);
 const jobs = new JobsPage(by('jobs'), clock, back);
+const devices = new DevicesPage(by('devices'), clock, back);
 const counters = new Counters(by('summary'), (text) => { location.hash = filterHref(text); });
 let source;
 let heard = 0;
@@ -44,12 +47,25 @@ function summary() {
   by('table').hidden = empty;
   by('tools').hidden = empty;
   by('none').hidden = empty || !begun || table.view.length > 0;
-  const count = filter && begun ? `${table.view.length.toLocaleString()} of ${rows.length.toLocaleString()} shown` : '';
+  const count = ungrouped(filter) && begun ? `${table.view.length.toLocaleString()} of ${rows.length.toLocaleString()} shown` : '';
   if (by('count').textContent !== count) by('count').textContent = count;
+}
+
+// Labels to choose from are looked for when somebody is about to choose: that reads all nodes.
+function offerLabels() {
+  const [key, known] = [groupKey(filter), labelKeys(table.rows.values())];
+  const keys = ['', ...known, ...(key && !known.includes(key) ? [key] : [])];
+  if ([...by('group').options].map((one) => one.value).join(' ') !== keys.join(' ')) {
+    by('group').replaceChildren(...keys.map((one) => w.el('option', { value: one }, one || 'no label')));
+  }
+  by('group').value = key;
 }
 
 function setFilter(text) {
   filter = text;
+  const key = groupKey(filter);
+  if (![...by('group').options].some((one) => one.value === key)) by('group').append(w.el('option', { value: key }, key));
+  by('group').value = key;
   by('to-nodes').href = back();
   table.search(filter);
   summary();
@@ -95,6 +111,7 @@ function connect() {
     table.all(data.rows);
     shown(() => true);
     performance.mark('rows');
+    table.usage.look();
   });
   source.addEventListener('rows', (event) => {
     const data = JSON.parse(event.data);
@@ -135,16 +152,20 @@ function route() {
   const { view, name, filter: wanted } = place(location.hash);
   // A login link must not stay to be read.
   if (location.hash.startsWith('#token=')) history.replaceState(null, '', '/');
-  for (const id of ['overview', 'node', 'jobs']) by(id).hidden = id !== (view === 'nodes' ? 'overview' : view);
-  for (const [id, here] of [['to-nodes', view === 'nodes'], ['to-jobs', view === 'jobs']]) {
+  for (const id of ['overview', 'node', 'jobs', 'devices']) by(id).hidden = id !== (view === 'nodes' ? 'overview' : view);
+  for (const [id, here] of [['to-nodes', view === 'nodes'], ['to-jobs', view === 'jobs'], ['to-devices', view === 'devices']]) {
     if (here) by(id).setAttribute('aria-current', 'page');
     else by(id).removeAttribute('aria-current');
   }
-  document.title = [...(view === 'node' ? [name, site] : [site, view === 'jobs' ? 'Jobs' : 'Nodes']), 'Sampan'].join(' · ');
+  const titles = { node: [name, site], nodes: [site, 'Nodes'], jobs: [site, 'Jobs'], devices: [site, 'Devices'] };
+  document.title = [...titles[view], 'Sampan'].join(' · ');
   if (view !== 'node') page.close();
   if (view === 'jobs') {
     jobs.load();
     by('jobs').focus();
+  } else if (view === 'devices') {
+    devices.open(wanted);
+    by('devices').focus();
   } else if (view === 'node') {
     page.open(name, table.rows.get(name));
     by('node').focus();
@@ -152,27 +173,30 @@ function route() {
     if (split(by('search').value).join(' ') !== wanted) by('search').value = wanted;
     if (wanted !== filter) setFilter(wanted);
     else table.draw();
-    // A counter that was pressed keeps the focus.
-    if (!by('summary').contains(document.activeElement)) by('table').focus({ preventScroll: true });
+    // A counter that was pressed keeps the focus, and so does the choice of a label.
+    if (![by('summary'), by('group')].some((one) => one.contains(document.activeElement))) by('table').focus({ preventScroll: true });
   }
 }
 
 document.addEventListener('keydown', (event) => {
-  const typing = event.target === by('search');
+  const of = by('devices').hidden ? by('search') : devices.search;
+  const typing = event.target === of;
   if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
-    if (by('overview').hidden) location.hash = back();
-    setTimeout(() => by('search').select());
+    if (of === by('search') && by('overview').hidden) location.hash = back();
+    setTimeout(() => of.select());
   } else if (event.key === 'Escape') {
-    if (typing && by('search').value) { by('search').value = ''; typed(); } else if (typing) by('table').focus();
+    if (typing && of.value) { of.value = ''; of.dispatchEvent(new Event('input')); } else if (typing) (of === devices.search ? by('devices') : by('table')).focus();
     else if (by('overview').hidden) location.hash = back();
-  } else if (typing && (event.key === 'ArrowDown' || event.key === 'Enter')) {
+  } else if (event.target === by('search') && (event.key === 'ArrowDown' || event.key === 'Enter')) {
     event.preventDefault();
     by('table').focus();
-    if (!table.view.some((row) => row[w.NAME] === table.chosen)) table.go(0);
+    table.enter();
   }
 });
 by('search').addEventListener('input', typed);
+for (const about of ['pointerdown', 'focus']) by('group').addEventListener(about, offerLabels);
+by('group').addEventListener('change', () => { location.hash = filterHref(groupBy(filter, by('group').value)); });
 window.addEventListener('hashchange', route);
 setInterval(() => {
   if (!lost && heard && Date.now() - heard > SILENT) retry('The bridge sends nothing.');

@@ -1,4 +1,7 @@
-//! Routes of the page: the files are public, everything else is for authorized users. Read-only.
+//! Routes of the page: the files are public, everything else is for authorized users. Read-only. `views` reads what the API is asked
+//! for.
+
+mod views;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,15 +17,16 @@ use tokio::time::timeout;
 use super::access::{Access, Who};
 use super::assets;
 use super::body::{Body, full, typed};
-use super::detail;
+use super::devices::Devices;
 use super::follow::Live;
 use super::jobs::Jobs;
 use super::packed;
 use super::stream::{self, News, Seats, TICK};
+use super::usage::Usage;
 use crate::accept::Source;
 use crate::bridge::Bridge;
 use crate::kubelet::auth::Denied;
-use crate::pki::identity::{Holder, is_node_name};
+use crate::pki::identity::Holder;
 
 const JSON: &str = "application/json";
 /// Limits of a form with a token in it.
@@ -38,6 +42,8 @@ pub(super) struct Served {
     seats: Arc<Seats>,
     details: Semaphore,
     jobs: Jobs,
+    devices: Devices,
+    usage: Usage,
     title: String,
 }
 
@@ -63,6 +69,8 @@ impl Served {
             seats: Arc::default(),
             details: Semaphore::new(DETAILS),
             jobs: Jobs::default(),
+            devices: Devices::default(),
+            usage: Usage::default(),
             title,
         }
     }
@@ -111,14 +119,9 @@ impl Served {
                 Ok(json_of(text.into(), packs).await)
             }
             "/api/stream" => self.stream(who, packs).await,
-            "/api/jobs" => match self.jobs.read(&self.client).await {
-                Ok(text) => Ok(json_of(text, packs).await),
-                Err(error) => Err(away(&error)),
-            },
-            _ => match path.strip_prefix("/api/nodes/").filter(|name| is_node_name(name)) {
-                Some(name) => self.node(name, packs).await,
-                None => Err(Refusal(StatusCode::NOT_FOUND, "there is nothing here".to_owned())),
-            },
+            "/api/jobs" => self.jobs(packs).await,
+            "/api/devices" => self.devices(who, packs).await,
+            _ => self.of_nodes(who, path, packs).await,
         };
         answer.unwrap_or_else(|refusal| refused(&refusal))
     }
@@ -141,16 +144,6 @@ impl Served {
         say_packed(&mut response, is_packed);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         Ok(response)
-    }
-
-    async fn node(&self, name: &str, packs: bool) -> Result<Response<Body>, Refusal> {
-        // Never closed.
-        let _turn = self.details.acquire().await;
-        let timeline = self.live.board().timeline(name);
-        let read = detail::read(&self.client, name, self.bridge.node_view(name), timeline).await;
-        let node = read.map_err(|error| away(&error))?;
-        let absent = || Refusal(StatusCode::NOT_FOUND, format!("there is no node {name}"));
-        Ok(json_of(node.ok_or_else(absent)?.to_string().into(), packs).await)
     }
 
     async fn log_in<B>(&self, body: B, from: Source) -> Response<Body>

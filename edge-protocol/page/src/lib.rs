@@ -23,12 +23,14 @@ pub const SCRIPT: &str = "text/javascript; charset=utf-8";
 pub const STYLE: &str = "text/css; charset=utf-8";
 
 /// What both pages load. They hold no secret.
-pub const FILES: [File; 5] = [
+pub const FILES: [File; 7] = [
     ("/icon.svg", "image/svg+xml", include_str!("icon.svg")),
     ("/page.css", STYLE, include_str!("page.css")),
     ("/words.js", SCRIPT, include_str!("words.js")),
     ("/parts.js", SCRIPT, include_str!("parts.js")),
     ("/timeline.js", SCRIPT, include_str!("timeline.js")),
+    ("/history.js", SCRIPT, include_str!("history.js")),
+    ("/zoom.js", SCRIPT, include_str!("zoom.js")),
 ];
 
 /// Headers of every answer, in lower case. Scripts, styles, data and form targets only from this origin, and no

@@ -150,7 +150,18 @@ impl Browser {
     }
 
     pub(crate) fn key(&mut self, key: &str) {
-        let code = [("Enter", 13), ("Escape", 27), ("ArrowUp", 38), ("ArrowDown", 40)];
+        let code = [
+            ("Enter", 13),
+            ("Escape", 27),
+            ("PageUp", 33),
+            ("PageDown", 34),
+            ("End", 35),
+            ("Home", 36),
+            ("ArrowLeft", 37),
+            ("ArrowUp", 38),
+            ("ArrowRight", 39),
+            ("ArrowDown", 40),
+        ];
         let code = code.iter().find(|(name, _)| *name == key).map_or(0, |(_, code)| *code);
         let mut down = json!({"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code});
         if key == "Enter" {

@@ -42,8 +42,10 @@ pub(crate) fn fit_a_phone(browser: &mut Browser) {
     browser.size(PHONE, true);
     for (hash, shown, id) in [
         ("", "getComputedStyle(document.getElementById('table')).getPropertyValue('--row').trim() === '52px'", "table"),
+        ("?by:site", "document.getElementById('table').role === 'treegrid'", "table"),
         ("edge-00003", "document.querySelectorAll('#node svg rect').length > 0", "node"),
         ("/jobs", "document.querySelector('#jobs h2') !== null", "jobs"),
+        ("/devices", "document.querySelectorAll('#devices tbody tr').length === 3", "devices"),
     ] {
         browser.value(&format!("location.hash = '{hash}'")).expect("a page");
         browser.wait("the view is shown", shown);

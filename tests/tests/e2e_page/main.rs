@@ -6,8 +6,12 @@ mod api;
 mod browser;
 mod demo;
 mod device;
+mod devices;
 mod filter;
+mod groups;
 mod pictures;
+mod timeline;
+mod usage;
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -18,7 +22,10 @@ use serde_json::{Value, json};
 
 use api::Api;
 use browser::Browser;
+use devices::devices_are_listed;
 use filter::{filter_by_counter_and_address, fit_a_phone, rows};
+use groups::group_by_a_label;
+use timeline::zoom_with_keys;
 
 /// What would run if it were markup: it renames the page.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>";
@@ -64,10 +71,14 @@ fn token(api: &mut Api, namespace: &str, name: &str) -> String {
     made["status"]["token"].as_str().expect("a token").to_owned()
 }
 
-/// Lets a service account list nodes.
+/// Lets a service account list what the page shows.
 fn allow(api: &mut Api, namespace: &str, name: &str) {
     let (roles, role) = ("/apis/rbac.authorization.k8s.io/v1", format!("looks-{namespace}"));
-    let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]);
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
+        {"apiGroups": ["devices.kubeedge.io"], "resources": ["devices", "devicestatuses"], "verbs": ["list"]},
+        {"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["list"]},
+    ]);
     api.create(&format!("{roles}/clusterroles"), &json!({"metadata": {"name": role}, "rules": rules}));
     let binding = json!({"metadata": {"name": role},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
@@ -136,7 +147,9 @@ fn people_see_their_nodes_on_the_page() {
 
     follow_a_change(&mut browser, &mut api);
     filter_by_counter_and_address(&mut browser, &url, many);
+    group_by_a_label(&mut browser, &url, many);
     keys_and_one_node(&mut browser);
+    devices_are_listed(&mut browser, &mut api, &cluster.kubectl);
     fit_a_phone(&mut browser);
 
     assert_quiet(&browser, &url);
@@ -219,6 +232,7 @@ fn keys_and_one_node(browser: &mut Browser) {
         let lowest = browser.value(CONTRAST).expect("a number").as_f64().expect("a number");
         assert!(lowest >= 4.5, "contrast of {lowest} (dark: {dark})");
     }
+    zoom_with_keys(browser);
     browser.key("Escape");
     browser.wait("back", "!document.getElementById('overview').hidden && document.activeElement.id === 'table'");
     browser.key("/");

@@ -64,6 +64,30 @@ async fn a_token_shows_the_page_and_its_data() {
 }
 
 #[tokio::test]
+async fn cpu_and_memory_need_a_right_of_their_own() {
+    let served = served();
+    for path in ["/api/usage/a", "/api/usage/a,b", "/api/nodes/a/usage"] {
+        assert_eq!(ask(&served, Request::get(path), "").await.0, 401, "{path}");
+        assert_eq!(ask(&served, with("good", path), "").await.0, 403, "{path}");
+    }
+    let (code, _, text) = ask(&served, with("all", "/api/usage/a,b"), "").await;
+    assert_eq!((code, &*text), (200, "{}"), "this API measures nothing");
+    let many = vec!["a"; 65].join(",");
+    for bad in ["", ",", "a,..%2f", many.as_str()] {
+        assert_eq!(ask(&served, with("all", &format!("/api/usage/{bad}")), "").await.0, 404, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn values_of_devices_need_a_right_of_their_own() {
+    let served = served();
+    let (code, _, text) = ask(&served, with("good", "/api/devices"), "").await;
+    assert!(code == 403 && text.contains("resource=devices"), "{text}");
+    assert_eq!(ask(&served, with("all", "/api/devices"), "").await.0, 502, "it is read: this API has no lists");
+    assert_eq!(ask(&served, Request::get("/api/devices"), "").await.0, 401);
+}
+
+#[tokio::test]
 async fn a_form_with_a_token_gets_a_cookie() {
     let served = served();
     let (code, headers, text) = ask(&served, Request::post("/login"), "token=wrong").await;

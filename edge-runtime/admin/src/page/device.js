@@ -1,5 +1,6 @@
 // The page of one device: what the program that serves it tells of its node, part by part as it changes.
 
+import { History } from './history.js';
 import { columns, condition, pairs } from './parts.js';
 import * as timeline from './timeline.js';
 import * as w from './words.js';
@@ -14,6 +15,7 @@ const DAY = 86400;
 
 const data = {};
 const drawn = new Map();
+const drawing = new History();
 let ahead = 0;
 let heard = 0;
 let lost = '';
@@ -90,8 +92,7 @@ function draw() {
   const now = clock();
   const marks = data.events.filter(([at]) => at).map(([at, bad, object, reason]) => [at, bad, `${object}: ${reason}`]);
   const first = Math.min(now - 60, ...data.timeline.map(([at]) => at), ...marks.map(([at]) => at));
-  const width = Math.max(320, by('drawing').clientWidth);
-  by('drawing').replaceChildren(timeline.draw(data.timeline, now, width, { marks, begin: Math.max(first, now - DAY) }));
+  drawing.show(data.timeline, now, { marks, begin: Math.max(first, now - DAY) });
 }
 
 function render() {
@@ -148,5 +149,6 @@ setInterval(() => {
   render();
 }, 1000);
 setInterval(() => data.row && draw(), ANEW);
+by('drawing').append(drawing.root);
 by('node').focus();
 connect();
