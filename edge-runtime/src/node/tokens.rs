@@ -395,7 +395,7 @@ mod tests {
         tokens.want(&cx, "static", &pod(&["a"]));
         assert!(tokens.slots.is_empty(), "it has no service account");
         tokens.want(&cx, "api", &pod(&["a", "stored"]));
-        let lacks = |tokens: &Tokens| tokens.slots.iter().map(|(_, slot)| slot.held.is_none()).collect::<Vec<_>>();
+        let lacks = |tokens: &Tokens| tokens.slots.values().map(|slot| slot.held.is_none()).collect::<Vec<_>>();
         assert_eq!(lacks(&tokens), [true, false], "one is in the store");
         tokens.slots.values_mut().for_each(|slot| slot.refusals = 7);
         tokens.want(&cx, "api", &pod(&["a", "b"]));

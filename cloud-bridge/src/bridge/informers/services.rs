@@ -4,6 +4,7 @@
 use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::time::Duration;
 
 use edge_protocol::message::{Object, ObjectKey};
 use edge_protocol::weight::weight;
@@ -14,6 +15,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
 use super::object::{News, What, watch_failure};
 use super::resource::resource;
@@ -25,6 +27,11 @@ use apimachinery::well_known::PAGE;
 /// Limit of the memory for Services, in bytes: about 5,000 with one port, more than an environment has room for.
 /// Further ones are omitted.
 const ROOM: usize = 8 << 20;
+
+/// Pause after each object, in multiples of the time that it took: it contains all Services, and many change together.
+const REST: u32 = 20;
+/// Limit of that pause.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// The kept parts of Services by name, and their size.
 #[derive(Default)]
@@ -71,28 +78,40 @@ pub(super) async fn watch_services(
     let mut services = Links::default();
     let mut listing = None;
     let mut said = None;
+    // Whether Services have changed since the last object, and when the next one may be made.
+    let (mut changed, mut rest) = (false, Instant::now());
     loop {
-        let what = match events.try_next().await {
+        let event = tokio::select! {
+            event = events.try_next() => event,
+            () = sleep_until(rest), if changed => {
+                changed = false;
+                let begun = Instant::now();
+                let object = present(&key, &services, api_address.as_ref());
+                rest = begun + (begun.elapsed() * REST).min(LONGEST_REST);
+                if said.as_ref() != Some(&object.digest) {
+                    said = Some(object.digest.clone());
+                    if news.send(News { key: key.clone(), watch, what: What::Present(object) }).await.is_err() {
+                        return;
+                    }
+                }
+                continue;
+            }
+        };
+        match event {
             Ok(None) => return,
-            Ok(Some(Event::Init)) => {
-                listing = Some(Links::default());
-                continue;
-            }
-            Ok(Some(Event::InitApply(service))) => {
-                listing.get_or_insert_default().put(&service);
-                continue;
-            }
+            Ok(Some(Event::Init)) => listing = Some(Links::default()),
+            Ok(Some(Event::InitApply(service))) => listing.get_or_insert_default().put(&service),
             Ok(Some(Event::InitDone)) => {
                 services = listing.take().unwrap_or_default();
-                present(&key, &services, api_address.as_ref())
+                changed = true;
             }
             Ok(Some(Event::Apply(service))) => {
                 services.put(&service);
-                present(&key, &services, api_address.as_ref())
+                changed = true;
             }
             Ok(Some(Event::Delete(service))) => {
                 services.remove(&service);
-                present(&key, &services, api_address.as_ref())
+                changed = true;
             }
             Err(error) => {
                 log::warn!("watching the services of namespace {}: {error}", key.namespace);
@@ -107,15 +126,7 @@ pub(super) async fn watch_services(
                 if news.send(News { key: key.clone(), watch, what }).await.is_err() {
                     return;
                 }
-                continue;
             }
-        };
-        if said.as_ref() == Some(&what.digest) {
-            continue;
-        }
-        said = Some(what.digest.clone());
-        if news.send(News { key: key.clone(), watch, what: What::Present(what) }).await.is_err() {
-            return;
         }
     }
 }
