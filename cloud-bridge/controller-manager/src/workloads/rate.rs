@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::world::{Kind, Task};
 
 /// Time that one write takes of a namespace in the long run.
-const EACH: Duration = Duration::from_millis(10);
+const EACH: Duration = Duration::from_millis(20);
 /// Number of writes that a namespace may do at once.
 const BURST: u32 = 256;
 /// Number of namespaces above which those without debt are removed.
