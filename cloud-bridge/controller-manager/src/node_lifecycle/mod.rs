@@ -316,8 +316,8 @@ impl Lifecycle<'_> {
 
     /// Writes what follows from all nodes again after this time, or earlier.
     fn retry_after(&mut self, pause: Duration) {
-        let at = Instant::now() + pause;
-        self.retry = Some(self.retry.map_or(at, |before| before.min(at)));
+        let at = Instant::now().checked_add(pause);
+        self.retry = self.retry.into_iter().chain(at).min();
     }
 }
 

@@ -58,10 +58,12 @@ fn path(key: &str) -> Result<Vec<&str>, String> {
     })
 }
 
-/// Meanings of `typed`: YAML, then plain text, as `labels.rack 7` needs it.
+/// Meanings of `typed`: YAML, then plain text. A number that YAML would write in another way is text first: the label
+/// `1.10` is not `1.1`.
 fn values(typed: &str) -> Vec<Value> {
     let text = Value::String(typed.to_owned());
     match serde_yaml_ng::from_str::<Value>(typed) {
+        Ok(Value::Number(number)) if number.to_string() != typed => vec![text, Value::Number(number)],
         Ok(value) if value != text => vec![value, text],
         _ => vec![text],
     }
@@ -143,9 +145,9 @@ mod tests {
         let link = root.path().join("link.yaml");
         std::os::unix::fs::symlink(&file, &link).unwrap();
         set(root.path(), &link, "max-pods", "9").unwrap();
-        // Not a number, as labels are texts.
-        set(root.path(), &link, "labels.rack", "7").unwrap();
-        let text = "# mine\nnode-name: edge-1\nmax-pods: 9  # few\nlabels:\n  rack: \"7\"\n";
+        // A label is a text: its digits stay.
+        set(root.path(), &link, "labels.rack", "1.10").unwrap();
+        let text = "# mine\nnode-name: edge-1\nmax-pods: 9  # few\nlabels:\n  rack: \"1.10\"\n";
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(link.is_symlink());

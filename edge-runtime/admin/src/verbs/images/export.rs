@@ -150,10 +150,11 @@ fn manifest(config: &Blob, layers: &[Blob]) -> Value {
 
 /// containerd and Docker read the first annotation, others the second.
 fn index(manifest: &Blob, name: Option<&str>) -> Value {
-    let mut one = descriptor(MANIFEST, manifest);
-    one["platform"] = json!({"os": "linux", "architecture": architecture()});
-    if let Some(name) = name {
-        one["annotations"] = json!({"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name});
+    let mut one = json!({"mediaType": MANIFEST, "digest": manifest.digest, "size": manifest.size,
+        "platform": {"os": "linux", "architecture": architecture()}});
+    if let (Some(fields), Some(name)) = (one.as_object_mut(), name) {
+        let names = json!({"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name});
+        fields.insert("annotations".to_owned(), names);
     }
     json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [one]})
 }
