@@ -29,26 +29,26 @@ pub struct Candidate<'a> {
 /// Orders by: uses more than it requested, then low priority, then how much more (K8s pkg/kubelet/eviction
 /// `rankMemoryPressure`, `rankDiskPressureFunc`); for processes by priority and number (`rankPIDPressure`).
 ///
-/// Sorts pods for eviction. A pod that could not be measured is first, as with the kubelet. For the disk it is omitted:
-/// measuring fails because of other pods, too, and must not end this one.
+/// Sorts pods for eviction. A pod that could not be measured is first, as with the kubelet; for processes, first of its
+/// priority. For the disk it is omitted: measuring fails because of other pods, too, and must not end this one.
 pub fn rank(candidates: &mut Vec<Candidate<'_>>, signal: Signal) {
     if signal.is_of_disk() {
         candidates.retain(|candidate| candidate.usage.total.is_some());
     }
     sort_by_key(candidates, |candidate| {
         let priority = candidate.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
-        let Some(used) = candidate.usage.total else { return (false, i64::MIN, false, priority, i128::MIN) };
-        let used = i128::from(used);
+        let used = candidate.usage.total.map(i128::from);
         if signal == Signal::PidAvailable {
-            return (true, i64::from(priority), false, 0, -used);
+            return (true, false, priority, used.map_or(i128::MIN, |used| -used));
         }
+        let Some(used) = used else { return (false, false, priority, i128::MIN) };
         // Inodes are not requested, so every use is more; the kubelet then takes off the request for bytes.
         let request = i128::from(pod_request(candidate.pod, resource(signal)));
         let within = match signal {
             Signal::NodeFsInodesFree | Signal::ImageFsInodesFree => used == 0,
             _ => used <= request,
         };
-        (true, 0, within, priority, request - used)
+        (true, within, priority, request - used)
     });
 }
 
@@ -122,7 +122,13 @@ mod tests {
 
     #[test]
     fn processes_go_by_priority_then_number() {
-        let pods = [("few", 0, "0", Some(2)), ("many", 0, "0", Some(200)), ("vital", 1, "0", Some(9999))];
-        assert_eq!(order(&pods, Signal::PidAvailable), ["many", "few", "vital"]);
+        let pods = [
+            ("vital-unknown", 1, "0", None),
+            ("few", 0, "0", Some(2)),
+            ("many", 0, "0", Some(200)),
+            ("vital", 1, "0", Some(9999)),
+            ("unknown", 0, "0", None),
+        ];
+        assert_eq!(order(&pods, Signal::PidAvailable), ["unknown", "many", "few", "vital-unknown", "vital"]);
     }
 }
