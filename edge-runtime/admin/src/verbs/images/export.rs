@@ -35,12 +35,7 @@ pub(super) fn export(paths: &Paths, image: &str, file: &Path, overwrite: bool) -
     let known =
         store.image_by_reference(image)?.map_or_else(|| store.image_by_reference(&full), |one| Ok(Some(one)))?;
     let record = known.ok_or_else(|| failed("the image is not on this node".to_owned()))?;
-    let is_free = || -> Result<(), CliError> {
-        match overwrite || !file.try_exists().map_err(|error| failed(error.to_string()))? {
-            true => Ok(()),
-            false => Err(failed("the file exists; --overwrite replaces it".to_owned())),
-        }
-    };
+    let is_free = || is_free(&file, overwrite).map_err(failed);
     is_free()?;
     let layers = Layers::new(paths);
     if let Some(damaged) = record.layers.iter().find(|layer| !layers.verify(layer)) {
@@ -61,6 +56,17 @@ pub(super) fn export(paths: &Paths, image: &str, file: &Path, overwrite: bool) -
     match name {
         Some(_) => Ok(()),
         None => print("it has no tag: import it with --reference NAME"),
+    }
+}
+
+/// Whether a file may be written there. What is no regular file stays in any case: the name of a device would become that of
+/// a file.
+fn is_free(file: &Path, overwrite: bool) -> Result<(), String> {
+    match unless_missing(fs::symlink_metadata(file)).map_err(|error| error.to_string())? {
+        None => Ok(()),
+        Some(there) if !there.is_file() => Err("it is not a regular file".to_owned()),
+        Some(_) if overwrite => Ok(()),
+        Some(_) => Err("the file exists; --overwrite replaces it".to_owned()),
     }
 }
 
@@ -234,6 +240,22 @@ mod tests {
         assert_eq!(found[0].layers.len(), 2);
         let app = other.folder(&found[0].layers[1]).unwrap().join("bin/app");
         assert_eq!(fs::read(app).unwrap(), b"abc");
+    }
+
+    #[test]
+    fn only_a_regular_file_is_replaced() {
+        let temp = tempfile::tempdir().unwrap();
+        let [file, link] = ["a.tar", "link"].map(|name| temp.path().join(name));
+        assert_eq!(is_free(&file, false), Ok(()));
+        fs::write(&file, "a").unwrap();
+        assert!(is_free(&file, false).is_err_and(|why| why.contains("--overwrite")));
+        assert_eq!(is_free(&file, true), Ok(()));
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        for other in [temp.path(), link.as_path(), Path::new("/dev/null")] {
+            for overwrite in [false, true] {
+                assert!(is_free(other, overwrite).is_err_and(|why| why.contains("regular")), "{}", other.display());
+            }
+        }
     }
 
     #[test]
