@@ -59,8 +59,7 @@ pub(super) fn export(paths: &Paths, image: &str, file: &Path, overwrite: bool) -
     }
 }
 
-/// Whether a file may be written there. What is no regular file stays in any case: the name of a device would become that of
-/// a file.
+/// Whether a file may be written there. Only a regular file is replaced: with `/dev/null` it would be the device itself.
 fn is_free(file: &Path, overwrite: bool) -> Result<(), String> {
     match unless_missing(fs::symlink_metadata(file)).map_err(|error| error.to_string())? {
         None => Ok(()),
