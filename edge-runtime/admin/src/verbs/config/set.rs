@@ -1,13 +1,14 @@
 //! `edge-runtime config set KEY VALUE`: changes a key of the configuration file, if a node would run with the result.
 
-use std::fs::{self, Permissions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use edge_runtime::cli::verb::Given;
 use edge_runtime::cli::{CliError, print};
-use sampan_sys::files::{self, named, unless_missing};
+use sampan_sys::files::{named, unless_missing};
 use serde_yaml_ng::Value;
 
 use super::edit;
@@ -85,17 +86,32 @@ fn accepted<T>(values: &[Value], mut with: impl FnMut(&Value) -> Result<T, CliEr
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let file = unless_missing(file.canonicalize())?.map_or_else(|| std::path::absolute(file), Ok)?;
     let before = unless_missing(fs::metadata(&file))?;
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder)?;
+    let mut name = OsString::from(".");
+    name.push(file.file_name().unwrap_or_default());
+    let partial = folder.join(name);
+    let done = begin(&partial, text, before.as_ref()).and_then(|()| fs::rename(&partial, &file));
+    if done.is_err() {
+        let _ = fs::remove_file(&partial);
     }
-    files::replace(&file, text.as_bytes(), true)?;
-    if let Some(before) = &before {
-        chown(&file, Some(before.uid()), Some(before.gid()))?;
+    done?;
+    File::open(folder)?.sync_all()
+}
+
+/// Writes a new file with the mode and owner of the one before, by descriptor: if the folder is another user's, the name may
+/// lead elsewhere a moment later.
+fn begin(partial: &Path, text: &str, before: Option<&Metadata>) -> io::Result<()> {
+    // A left-over of a cut-off write may have any mode.
+    unless_missing(fs::remove_file(partial))?;
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(partial)?;
+    file.write_all(text.as_bytes())?;
+    if let Some(before) = before {
+        fchown(&file, Some(before.uid()), Some(before.gid()))?;
     }
-    fs::set_permissions(
-        &file,
-        Permissions::from_mode(before.map_or(MODE, |before| before.permissions().mode() & 0o7777)),
-    )
+    let mode = before.map_or(MODE, |before| before.permissions().mode() & 0o7777);
+    file.set_permissions(Permissions::from_mode(mode))?;
+    file.sync_all()
 }
 
 #[cfg(test)]
@@ -151,6 +167,18 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn unfinished_file_has_its_mode_and_is_no_link() {
+        let (root, file) = node("max-pods: 7\n");
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        let partial = root.path().join(".config.yaml");
+        std::os::unix::fs::symlink(&file, &partial).unwrap();
+        begin(&partial, "max-pods: 9\n", Some(&fs::metadata(&file).unwrap())).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "max-pods: 7\n");
+        let meta = fs::symlink_metadata(&partial).unwrap();
+        assert_eq!((meta.is_file(), meta.permissions().mode() & 0o7777), (true, 0o640));
     }
 
     #[test]
