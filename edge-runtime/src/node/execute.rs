@@ -189,6 +189,7 @@ impl Node {
         self.cx.pods.touch_pending_resizes();
         let record = entry.record;
         if record.source == PodSource::Static {
+            self.static_pods.forgotten(uid);
             // An edited manifest waits for the pod it replaces.
             let _ = self.cx.senders.news.try_send(News::ManifestsChanged);
         }

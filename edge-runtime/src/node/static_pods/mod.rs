@@ -127,6 +127,11 @@ impl StaticPods {
         self.mirrors_asked.clear();
     }
 
+    /// The pod has left, and its mirror with it: a pod of the same manifest, and so of the same uid, needs another.
+    pub(super) fn forgotten(&mut self, uid: &str) {
+        self.mirrors_asked.remove(uid);
+    }
+
     /// Asks the bridge for the mirrors that the API lacks: once per connection, and again if one does not come.
     pub(super) fn ask_for_mirrors(&mut self, cx: &mut Context) -> Result<(), StoreError> {
         if cx.connection().is_none() {
@@ -289,6 +294,9 @@ mod tests {
     fn new_connection_requests_every_missing_mirror() {
         let mut pods = StaticPods::default();
         pods.mirrors_asked.insert("a".into(), MirrorAsked::after(None, Mono(0)));
+        pods.mirrors_asked.insert("b".into(), MirrorAsked::after(None, Mono(0)));
+        pods.forgotten("b");
+        assert_eq!(pods.mirrors_asked.keys().collect::<Vec<_>>(), ["a"], "its manifest may come back");
         pods.connected();
         assert!(pods.mirrors_asked.is_empty());
     }
