@@ -171,9 +171,10 @@ pub(super) async fn delete_pod(requests: &Requests, key: &ObjectKey, uid: &str) 
     outcome(pod::gone(requests, &key.namespace, &key.name, uid).await)
 }
 
-/// Sets the Ready condition of a pod whose containers are ready.
-pub(super) async fn restore_ready(requests: &Requests, key: &ObjectKey, uid: &str) -> Outcome {
-    outcome(pod::ready(requests, &key.namespace, &key.name, uid, Timestamp::now()).await)
+/// Sets the Ready condition of a pod whose containers are ready, in this version if it is known.
+pub(super) async fn restore_ready(requests: &Requests, key: &ObjectKey, uid: &str, version: Option<u64>) -> Outcome {
+    let patch = pod::ready_patch(uid, version, Timestamp::now());
+    outcome(pod::ready(requests, &key.namespace, &key.name, &patch).await)
 }
 
 fn outcome(written: Result<(), Failure>) -> Outcome {
