@@ -42,7 +42,7 @@ use sampan_log::printable::printable;
 use serving::Serving;
 pub use socket::Socket;
 use socket::{Frame, next_frame, outgoing, write};
-use work::{Done, Work};
+use work::{Done, Rewrite, Work};
 
 /// Limit of concurrent requests of one node to the API.
 const CONCURRENCY: usize = 8;
@@ -116,6 +116,7 @@ struct Connection {
     /// Permit of the initial exchange.
     place: Option<OwnedSemaphorePermit>,
     large: Large,
+    rewrite: Rewrite,
     rules: rules::Rules,
 }
 
@@ -160,6 +161,7 @@ impl Connection {
             streams: Serving::default(),
             place: None,
             large: Large::No,
+            rewrite: Rewrite::default(),
             rules: rules::Rules::default(),
             shared,
             node,

@@ -58,10 +58,12 @@ pub enum Effect {
     Ask { node: String, key: ObjectKey, uid: String },
     /// No node needs it any more.
     Unwatch { key: ObjectKey },
-    /// The controller of silent nodes wrote that this pod is not ready. If the node is alive, undo it.
-    RestoreReady { node: String, key: ObjectKey, uid: String },
+    /// The controller of silent nodes wrote that this pod is not ready. If the node is alive, undo it in this version of
+    /// the pod: a later one may be not ready in truth. `failures`: attempts that the API did not answer.
+    RestoreReady { node: String, key: ObjectKey, uid: String, version: Option<u64>, failures: u32 },
     /// A client deleted the API's copy of a static pod: nothing has to be stopped for it, so finish the deletion.
-    FinishMirror { node: String, key: ObjectKey, uid: String },
+    /// `failures` as above.
+    FinishMirror { node: String, key: ObjectKey, uid: String, failures: u32 },
 }
 
 /// Everything that the nodes of this bridge should hold.
@@ -303,16 +305,17 @@ impl World {
     /// The node has connected: undoes what was written about its pods while it was silent.
     pub fn connected(&self, node: &str) -> Vec<Effect> {
         let pods = self.nodes.get(node).into_iter().flat_map(|view| &view.pods);
-        pods.filter(|(_, pod)| pod.falsely_unready)
-            .map(|(uid, pod)| Effect::RestoreReady { node: node.to_owned(), key: pod.key.clone(), uid: uid.clone() })
-            .collect()
+        pods.filter(|(_, pod)| pod.falsely_unready).map(|(uid, pod)| pod.restore_ready(node, uid)).collect()
     }
 
-    /// Returns this effect if its pod is still in the state that needs it: it could not be carried out.
+    /// Returns this effect if its pod is still in the state that needs it: it could not be carried out. A pod that has
+    /// changed since got an effect of its own.
     pub fn still_needed(&self, effect: Effect) -> Option<Effect> {
         let pod = |node: &str, uid: &str| self.nodes.get(node).and_then(|view| view.pods.get(uid));
         let needed = match &effect {
-            Effect::RestoreReady { node, uid, .. } => pod(node, uid).is_some_and(|pod| pod.falsely_unready),
+            Effect::RestoreReady { node, uid, version, .. } => {
+                pod(node, uid).is_some_and(|pod| pod.falsely_unready && pod.version == *version)
+            }
             Effect::FinishMirror { node, uid, .. } => pod(node, uid).is_some_and(|pod| pod.terminating),
             _ => false,
         };
@@ -352,16 +355,15 @@ impl World {
         let added = without(&refs, &old);
         let removed = without(&old, &refs);
         let entered = Pod { key: key.clone(), refs, generation, version, terminating, falsely_unready, unlisted, held };
+        let restore = falsely_unready.then(|| entered.restore_ready(&node, &uid));
         view.pods.insert(uid.clone(), Box::new(entered));
         for name in added {
             self.need(&node, name, effects);
         }
         self.release(&node, &removed, effects);
-        if falsely_unready {
-            effects.push(Effect::RestoreReady { node: node.clone(), key: key.clone(), uid: uid.clone() });
-        }
+        effects.extend(restore);
         if terminating && mirror_of.is_some() {
-            effects.push(Effect::FinishMirror { node, key, uid });
+            effects.push(Effect::FinishMirror { node, key, uid, failures: 0 });
         }
     }
 
@@ -394,6 +396,11 @@ impl World {
 }
 
 impl Pod {
+    fn restore_ready(&self, node: &str, uid: &str) -> Effect {
+        let (node, key, uid) = (node.to_owned(), self.key.clone(), uid.to_owned());
+        Effect::RestoreReady { node, key, uid, version: self.version, failures: 0 }
+    }
+
     /// Whether this is a newer state of the pod than one with these. A change without a new generation, such as a
     /// label, still changes the version.
     fn is_newer(&self, generation: i64, version: Option<u64>, terminating: bool) -> bool {

@@ -22,6 +22,8 @@ const FRESH: Duration = Duration::from_secs(5);
 const PAGE: usize = 50;
 /// Devices, properties of each one, and bytes of any text: no name is longer.
 const MOST: (usize, usize, usize) = (1000, 32, 256);
+/// Latest time that a browser can show, in milliseconds since 1970 (ECMA-262, 21.4.1.1). The script fails on later ones.
+const LATEST: u64 = 8_640_000_000_000_000;
 /// Bytes of all devices as JSON.
 const ROOM: usize = 1 << 20;
 
@@ -124,7 +126,7 @@ struct Property {
     name: String,
     desired: Option<String>,
     value: Option<String>,
-    /// Milliseconds since 1970; none if the node's clock was not set.
+    /// Milliseconds since 1970, at most [`LATEST`]; none if the node's clock was not set.
     at: Option<u64>,
 }
 
@@ -179,8 +181,8 @@ fn report(device: &mut Device, status: &Value) {
         };
         let (reported, meta) = (&twin["reported"], &twin["reported"]["metadata"]);
         property.value = reported["value"].as_str().map(|_| text(&reported["value"]));
-        let at = meta["timestamp"].as_str().and_then(|at| at.parse().ok());
-        property.at = at.filter(|at| *at > 0 && meta["clock"] != "unsynchronized");
+        let at = meta["timestamp"].as_str().and_then(|at| at.parse::<u64>().ok());
+        property.at = at.filter(|at| (1..=LATEST).contains(at) && meta["clock"] != "unsynchronized");
     }
 }
 

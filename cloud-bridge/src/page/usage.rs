@@ -63,7 +63,10 @@ impl Usage {
     /// The API does not list the pods.
     pub(super) async fn of_pods(&self, client: &Client, node: &str) -> kube::Result<Vec<Value>> {
         let running = format!("spec.nodeName={node},status.phase=Running");
+        // Never closed.
+        let turn = self.turns.acquire().await;
         let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default().fields(&running).limit(PODS)).await?;
+        drop(turn);
         let names = pods.items.into_iter().filter_map(|pod| Some((pod.metadata.namespace?, pod.metadata.name?)));
         let names: Vec<(String, String)> = names.collect();
         let paths = names.iter().map(|(namespace, name)| format!("namespaces/{namespace}/pods/{name}"));

@@ -18,6 +18,9 @@ use crate::bridge::world::Effect;
 
 /// Pause before a failed question is repeated.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
+/// Limit of the pause before a failed write is repeated, which doubles: a webhook may fail for one pod without end, and
+/// an API that is overloaded has a hundred thousand of them.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Answers of the API to single questions.
 pub(super) enum Answer {
@@ -166,9 +169,15 @@ async fn list<F: Found>(
     }
 }
 
+/// Pause after this number of failed writes before.
+fn pause(failures: u32) -> Duration {
+    AGAIN.saturating_mul(1 << failures.min(5)).min(LONGEST)
+}
+
 /// Sends the patch of a pod's tolerations, until the API answers. The patch is for the version of the pod that was read.
 pub(super) async fn reconcile_tolerations(requests: Requests, key: ObjectKey, patch: Value) -> Answer {
     let path = format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name);
+    let mut failures = 0_u32;
     loop {
         match requests.patch(&path, Patch::Merge, &patch).await {
             Ok(_) => return Answer::Nothing,
@@ -186,24 +195,40 @@ pub(super) async fn reconcile_tolerations(requests: Requests, key: ObjectKey, pa
                 }
             }
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(pause(failures)).await;
+        failures = failures.saturating_add(1);
     }
 }
 
-pub(super) async fn restore_ready(requests: Requests, node: String, key: ObjectKey, uid: String) -> Answer {
-    let outcome = reports::restore_ready(&requests, &key, &uid).await;
+/// `version`: the one in which the pod is falsely not ready; and the attempts that failed before.
+pub(super) async fn restore_ready(
+    requests: Requests,
+    node: String,
+    key: ObjectKey,
+    uid: String,
+    (version, failures): (Option<u64>, u32),
+) -> Answer {
+    let outcome = reports::restore_ready(&requests, &key, &uid, version).await;
     let what = format!("pod {}/{}: calling it ready again", key.namespace, key.name);
-    ended(outcome, &what, Effect::RestoreReady { node, key, uid }).await
+    let again = Effect::RestoreReady { node, key, uid, version, failures: failures.saturating_add(1) };
+    ended(outcome, &what, failures, again).await
 }
 
-pub(super) async fn finish_mirror(requests: Requests, node: String, key: ObjectKey, uid: String) -> Answer {
+pub(super) async fn finish_mirror(
+    requests: Requests,
+    node: String,
+    key: ObjectKey,
+    uid: String,
+    failures: u32,
+) -> Answer {
     let outcome = reports::delete_pod(&requests, &key, &uid).await;
     let what = format!("pod {}/{}: finishing its deletion", key.namespace, key.name);
-    ended(outcome, &what, Effect::FinishMirror { node, key, uid }).await
+    let again = Effect::FinishMirror { node, key, uid, failures: failures.saturating_add(1) };
+    ended(outcome, &what, failures, again).await
 }
 
-/// Logs a failure. If the API did not answer, the effect is due again after a pause.
-async fn ended(outcome: Outcome, what: &str, effect: Effect) -> Answer {
+/// Logs a failure. If the API did not answer, the effect `due` is needed again after a pause.
+async fn ended(outcome: Outcome, what: &str, failures: u32, due: Effect) -> Answer {
     let again = matches!(outcome, Outcome::Retry(_));
     if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) = outcome {
         log::warn!("{what}: {reason}");
@@ -211,6 +236,18 @@ async fn ended(outcome: Outcome, what: &str, effect: Effect) -> Answer {
     if !again {
         return Answer::Nothing;
     }
-    tokio::time::sleep(AGAIN).await;
-    Answer::Again(effect)
+    tokio::time::sleep(pause(failures)).await;
+    Answer::Again(due)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_write_backs_off() {
+        let seconds: Vec<u64> = (0..7).map(|failures| pause(failures).as_secs()).collect();
+        assert_eq!(seconds, [2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(pause(u32::MAX), LONGEST);
+    }
 }

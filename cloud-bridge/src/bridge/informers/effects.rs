@@ -79,15 +79,15 @@ impl Informers {
                         task.abort();
                     }
                 }
-                Effect::RestoreReady { node, key, uid } => {
+                Effect::RestoreReady { node, key, uid, version, failures } => {
                     if shared.known(&node).is_some_and(|node| node.link().is_some()) {
                         let requests = Requests::new(self.clients.as_node(&node));
-                        self.questions.push(restore_ready(requests, node, key, uid).boxed());
+                        self.questions.push(restore_ready(requests, node, key, uid, (version, failures)).boxed());
                     }
                 }
-                Effect::FinishMirror { node, key, uid } => {
+                Effect::FinishMirror { node, key, uid, failures } => {
                     let requests = Requests::new(self.clients.as_node(&node));
-                    self.questions.push(finish_mirror(requests, node, key, uid).boxed());
+                    self.questions.push(finish_mirror(requests, node, key, uid, failures).boxed());
                 }
             }
         }

@@ -33,6 +33,10 @@ const REST: u32 = 20;
 /// Limit of that pause.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
+/// Refusals in a row after which a node counts as one that may not read Services: some 12 seconds with the pauses of the
+/// watch. An API server that has just started refuses requests that it will allow.
+const REFUSALS: u32 = 5;
+
 /// The kept parts of Services by name, and their size.
 #[derive(Default)]
 struct Links {
@@ -78,6 +82,7 @@ pub(super) async fn watch_services(
     let mut services = Links::default();
     let mut listing = None;
     let mut said = None;
+    let mut refusals = 0_u32;
     // Whether Services have changed since the last object, and when the next one may be made.
     let (mut changed, mut rest) = (false, Instant::now());
     loop {
@@ -103,7 +108,7 @@ pub(super) async fn watch_services(
             Ok(Some(Event::InitApply(service))) => listing.get_or_insert_default().put(&service),
             Ok(Some(Event::InitDone)) => {
                 services = listing.take().unwrap_or_default();
-                changed = true;
+                (changed, refusals) = (true, 0);
             }
             Ok(Some(Event::Apply(service))) => {
                 services.put(&service);
@@ -116,11 +121,12 @@ pub(super) async fn watch_services(
             Err(error) => {
                 log::warn!("watching the services of namespace {}: {error}", key.namespace);
                 let what = match watch_failure(&error) {
-                    // Known Services stay: an API server that has just started refuses requests that it will allow. A
-                    // watch that goes on afterwards would not deliver them again.
+                    // Known Services stay: a watch that goes on afterwards would not deliver them again.
                     What::Refused if said.is_some() => continue,
-                    // Pods run without these variables if nodes may not read Services.
-                    What::Refused => What::Absent,
+                    What::Refused => {
+                        refusals = refusals.saturating_add(1);
+                        after_refusals(refusals)
+                    }
                     other => other,
                 };
                 if news.send(News { key: key.clone(), watch, what }).await.is_err() {
@@ -129,6 +135,12 @@ pub(super) async fn watch_services(
             }
         }
     }
+}
+
+/// What a watch that never delivered Services says after this number of refusals in a row. Pods run without these
+/// variables if nodes may not read Services.
+fn after_refusals(refusals: u32) -> What {
+    if refusals < REFUSALS { What::Failed } else { What::Absent }
 }
 
 /// Name and body of a Service that has an address (K8s pkg/kubelet/envvars omits the others).
@@ -179,6 +191,12 @@ mod tests {
         assert_eq!((&told[0]["clusterIP"], &told[0]["ports"][0]["port"]), (&json!("192.0.2.7"), &json!(6443)));
         assert_eq!(told[1]["clusterIP"], "10.96.0.1");
         assert_eq!(of("mine")[0]["clusterIP"], "10.96.0.1", "somebody's own of that name");
+    }
+
+    #[test]
+    fn first_refusals_do_not_withdraw_the_variables_that_a_node_has() {
+        assert!((1..REFUSALS).all(|refusals| matches!(after_refusals(refusals), What::Failed)));
+        assert!(matches!(after_refusals(REFUSALS), What::Absent));
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub(super) struct Reports {
     metadata: Mutex<Option<u64>>,
     /// The node's object as last reported, as text: parsed, it takes six times the memory, for every idle node.
     newest_node: Mutex<Option<Box<str>>>,
+    /// Held while the node's object is written: a write of it again must not land after a newer report.
+    node_turn: tokio::sync::Mutex<()>,
     /// Mirrors that this connection has created, by namespace and name. The watch may not have shown them yet.
     mirrors: Mutex<HashSet<String>>,
     /// Pods about which this connection has reported, the oldest first. Events about them may arrive after their end.
@@ -93,6 +95,7 @@ impl Reports {
             events: Mutex::default(),
             metadata: Mutex::default(),
             newest_node: Mutex::default(),
+            node_turn: tokio::sync::Mutex::default(),
             mirrors: Mutex::default(),
             told_of: Mutex::default(),
         }
@@ -116,7 +119,10 @@ impl Reports {
                 }
             }
             Report::PodGone { namespace, name, uid } => pod::gone(&self.requests, namespace, name, uid).await,
-            Report::Node { node } => self.write_node(node).await,
+            Report::Node { node } => {
+                let _turn = self.node_turn.lock().await;
+                self.write_node(node).await
+            }
             Report::Event { event } => self.write_event(event).await,
             Report::MirrorPod { pod } => self.mirror(pod).await,
             Report::MirrorGone { namespace, name, static_uid } => self.mirror_gone(namespace, name, static_uid).await,
@@ -138,10 +144,14 @@ impl Reports {
 
     /// Writes the node's object again as last reported, after another client changed or deleted it.
     pub(super) async fn rewrite_node(&self) -> Outcome {
+        let _turn = self.node_turn.lock().await;
         let newest = self.newest_node().clone();
         // It was valid JSON when it was stored.
         match newest.and_then(|text| serde_json::from_str(&text).ok()) {
-            Some(node) => outcome(self.write_node(&node).await),
+            Some(node) => {
+                let written = self.write_node(&node).await;
+                judged(&Report::Node { node }, written)
+            }
             None => Outcome::Written,
         }
     }
@@ -171,9 +181,10 @@ pub(super) async fn delete_pod(requests: &Requests, key: &ObjectKey, uid: &str) 
     outcome(pod::gone(requests, &key.namespace, &key.name, uid).await)
 }
 
-/// Sets the Ready condition of a pod whose containers are ready.
-pub(super) async fn restore_ready(requests: &Requests, key: &ObjectKey, uid: &str) -> Outcome {
-    outcome(pod::ready(requests, &key.namespace, &key.name, uid, Timestamp::now()).await)
+/// Sets the Ready condition of a pod whose containers are ready, in this version if it is known.
+pub(super) async fn restore_ready(requests: &Requests, key: &ObjectKey, uid: &str, version: Option<u64>) -> Outcome {
+    let patch = pod::ready_patch(uid, version, Timestamp::now());
+    outcome(pod::ready(requests, &key.namespace, &key.name, &patch).await)
 }
 
 fn outcome(written: Result<(), Failure>) -> Outcome {

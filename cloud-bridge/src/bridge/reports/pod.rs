@@ -49,20 +49,25 @@ pub(super) async fn gone(requests: &Requests, namespace: &str, name: &str, uid: 
     }
 }
 
-/// Sets the pod's Ready condition, and nothing else.
-pub(super) async fn ready(
-    requests: &Requests,
-    namespace: &str,
-    name: &str,
-    uid: &str,
-    now: Timestamp,
-) -> Result<(), Failure> {
+/// Sets the pod's Ready condition with a [`ready_patch`]. It is also a success if the pod was changed meanwhile: the
+/// watch delivers its present state, which may be not ready in truth.
+pub(super) async fn ready(requests: &Requests, namespace: &str, name: &str, patch: &Value) -> Result<(), Failure> {
+    match requests.patch(&format!("{}/status", path(namespace, name)?), Patch::Strategic, patch).await {
+        Err(error) if code(&error) == Some(409) => Ok(()),
+        other => Ok(other.map(drop)?),
+    }
+}
+
+/// The patch that sets the Ready condition and nothing else, in this version of the pod if it is known.
+pub(super) fn ready_patch(uid: &str, version: Option<u64>, now: Timestamp) -> Value {
     let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let condition =
         json!({"type": "Ready", "status": "True", "lastTransitionTime": time, "reason": null, "message": null});
-    let patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
-    requests.patch(&format!("{}/status", path(namespace, name)?), Patch::Strategic, &patch).await?;
-    Ok(())
+    let mut patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});
+    if let Some(version) = version {
+        patch.set_at(&["metadata", "resourceVersion"], version.to_string().into());
+    }
+    patch
 }
 
 pub(super) fn path(namespace: &str, name: &str) -> Result<String, Failure> {
@@ -107,6 +112,14 @@ fn status_patch(uid: &str, status: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn readiness_is_restored_only_in_the_version_that_was_seen() {
+        let patch = ready_patch("u1", Some(7), Timestamp::UNIX_EPOCH);
+        assert_eq!(patch["metadata"], json!({"uid": "u1", "resourceVersion": "7"}));
+        assert_eq!(patch["status"]["conditions"][0]["status"], "True");
+        assert_eq!(ready_patch("u1", None, Timestamp::UNIX_EPOCH)["metadata"], json!({"uid": "u1"}));
+    }
 
     #[test]
     fn a_status_replaces_what_the_node_owns() {

@@ -31,6 +31,32 @@ use crate::bridge::{counters, lease, tokens};
 /// reports it only twice an hour.
 const REWRITE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
+/// The write of the node's object again: one at a time. A request during one is for a later state of the object, and is
+/// answered by another after it.
+#[derive(Debug, Default)]
+pub(super) enum Rewrite {
+    #[default]
+    No,
+    Running,
+    Again,
+}
+
+impl Rewrite {
+    /// Returns whether to start a write.
+    fn request(&mut self) -> bool {
+        let starts = matches!(self, Self::No);
+        *self = if starts { Self::Running } else { Self::Again };
+        starts
+    }
+
+    /// The write has ended. Returns whether to start another.
+    fn done(&mut self) -> bool {
+        let starts = matches!(self, Self::Again);
+        *self = if starts { Self::Running } else { Self::No };
+        starts
+    }
+}
+
 /// Finished work for which the session waits.
 pub(super) enum Done {
     Report(Attempt, Outcome),
@@ -48,6 +74,8 @@ pub(super) enum Done {
     Fenced,
     /// A permit to send a large object.
     Large(OwnedSemaphorePermit),
+    /// The node's object was written again, or is refused.
+    Rewritten,
     /// Sends nothing to the node.
     Quiet,
 }
@@ -221,9 +249,47 @@ impl Connection {
                 self.large = Large::held(turn, self.now());
                 self.session.allow_large();
             }
+            Done::Rewritten => {
+                if self.rewrite.done() {
+                    self.rewrite();
+                }
+            }
             Done::Quiet => {}
         }
         Ok(())
+    }
+
+    /// Writes the node's object again until the API has it or refuses it.
+    fn rewrite(&self) {
+        let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());
+        let gate = Arc::clone(&self.shared.writes);
+        let rewrite = async move {
+            let mut pause = REWRITE.0;
+            let mut newest: kube::Result<bool> = Ok(true);
+            loop {
+                let outcome = match newest {
+                    Ok(true) => {
+                        // The semaphore is never closed: it lives as long as the bridge.
+                        let _turn = gate.acquire().await;
+                        reports.rewrite_node().await
+                    }
+                    Ok(false) => return Done::Fenced,
+                    Err(error) => Outcome::Retry(error.to_string()),
+                };
+                let (Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason)) = &outcome else {
+                    return Done::Rewritten;
+                };
+                log::warn!("node {name}: its object was not written again: {}", printable(reason));
+                if let Outcome::Refused(_) = outcome {
+                    return Done::Rewritten;
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(REWRITE.1);
+                // Time has passed: an old report must not replace one of a newer connection.
+                newest = reports.is_newest().await;
+            }
+        };
+        self.work.push(rewrite.boxed());
     }
 
     fn supersede(&mut self) -> String {
@@ -297,28 +363,9 @@ impl Connection {
             Command::Disconnect(why) => return Err(self.session.refuse(RefuseReason::Forbidden, why).to_string()),
             Command::Close => return Err("the bridge ends".to_owned()),
             Command::RewriteNode => {
-                let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());
-                let rewrite = async move {
-                    let mut pause = REWRITE.0;
-                    loop {
-                        let (reason, again) = match reports.rewrite_node().await {
-                            Outcome::Written => return Done::Quiet,
-                            Outcome::Refused(reason) | Outcome::Later(reason) => (reason, false),
-                            Outcome::Retry(reason) => (reason, true),
-                        };
-                        log::warn!("node {name}: its object was not written again: {}", printable(reason));
-                        if !again {
-                            return Done::Quiet;
-                        }
-                        tokio::time::sleep(pause).await;
-                        pause = (pause * 2).min(REWRITE.1);
-                        // Time has passed: an old report must not replace one of a newer connection.
-                        if let Ok(false) = reports.is_newest().await {
-                            return Done::Fenced;
-                        }
-                    }
-                };
-                self.work.push(rewrite.boxed());
+                if self.rewrite.request() {
+                    self.rewrite();
+                }
             }
             Command::Open(open) => {
                 let Open { request, answer } = *open;
@@ -330,5 +377,20 @@ impl Connection {
             Command::EndStream { stream } => self.streams.end(&mut self.session, stream),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rewrites_of_one_node_do_not_overlap() {
+        let mut rewrite = Rewrite::default();
+        assert!(rewrite.request());
+        assert!(!rewrite.request() && !rewrite.request(), "one is under way");
+        assert!(rewrite.done(), "the object was changed after it had begun");
+        assert!(!rewrite.done());
+        assert!(rewrite.request());
     }
 }

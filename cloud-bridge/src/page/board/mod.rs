@@ -190,6 +190,11 @@ impl Board {
         self.reach_changed = false;
     }
 
+    /// Whether this node is shown.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.nodes.contains_key(name)
+    }
+
     /// What has changed about a node.
     pub(super) fn timeline(&self, name: &str) -> Vec<Change> {
         self.nodes.get(name).map(|shown| shown.timeline.changes()).unwrap_or_default()

@@ -48,6 +48,7 @@ fn only_what_has_changed_is_told() {
     let mut board = Board::new(false);
     board.node(&node("a", "True"), at(1));
     board.node(&node("b", "True"), at(1));
+    assert!(board.has("a") && !board.has("c"));
     look(&mut board, &[("a", up(2))], at(2));
     assert_eq!(taken(&mut board).0, [json!(["a", 1, 2, 0, 0]), json!(["b", 0, 0, 0, 0])]);
     board.node(&node("a", "True"), at(3));

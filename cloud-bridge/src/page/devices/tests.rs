@@ -101,3 +101,15 @@ async fn devices_are_read_once_for_all_readers() {
     }
     assert_eq!(asked.load(Ordering::Relaxed), 2, "one list of devices, one of statuses");
 }
+
+#[test]
+fn time_that_no_browser_can_show_is_unknown() {
+    let times =
+        [("0", None), ("1", Some(1)), ("8640000000000000", Some(LATEST)), ("8640000000000001", None), ("-1", None)];
+    for (timestamp, at) in times {
+        let mut shown = of_spec(&device("a", 1));
+        let twin = json!({"propertyName": "p0", "reported": {"value": "7", "metadata": {"timestamp": timestamp}}});
+        report(&mut shown, &json!({"twins": [twin]}));
+        assert_eq!(shown.properties[0].at, at, "{timestamp}");
+    }
+}

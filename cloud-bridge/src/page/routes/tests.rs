@@ -72,6 +72,8 @@ async fn cpu_and_memory_need_a_right_of_their_own() {
     }
     let (code, _, text) = ask(&served, with("all", "/api/usage/a,b"), "").await;
     assert_eq!((code, &*text), (200, "{}"), "this API measures nothing");
+    let (code, _, text) = ask(&served, with("all", "/api/nodes/a/usage"), "").await;
+    assert_eq!((code, &*text), (200, r#"{"node":null,"pods":[]}"#), "the API is not asked about an unknown node");
     let many = vec!["a"; 65].join(",");
     for bad in ["", ",", "a,..%2f", many.as_str()] {
         assert_eq!(ask(&served, with("all", &format!("/api/usage/{bad}")), "").await.0, 404, "{bad}");

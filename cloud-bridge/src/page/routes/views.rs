@@ -30,14 +30,25 @@ impl Served {
 
     async fn usage_of_nodes(&self, who: &Who, names: Vec<String>, packs: bool) -> Result<Response<Body>, Refusal> {
         self.access.may_list(who, usage::GROUP, "nodes").await?;
-        let used = self.usage.of_nodes(&self.client, names).await;
+        let used = self.usage.of_nodes(&self.client, self.shown(names)).await;
         Ok(json_of(used.to_string().into(), packs).await)
+    }
+
+    /// Those of these nodes that are shown: each name costs a request of the API, and a user may invent names.
+    fn shown(&self, mut names: Vec<String>) -> Vec<String> {
+        let board = self.live.board();
+        names.retain(|name| board.has(name));
+        names
     }
 
     /// The node, and its pods for users who may list these measurements, too.
     async fn usage_of_node(&self, who: &Who, name: &str, packs: bool) -> Result<Response<Body>, Refusal> {
         self.access.may_list(who, usage::GROUP, "nodes").await?;
-        let nodes = self.usage.of_nodes(&self.client, vec![name.to_owned()]).await;
+        let names = self.shown(vec![name.to_owned()]);
+        if names.is_empty() {
+            return Ok(json_of(json!({"node": null, "pods": []}).to_string().into(), packs).await);
+        }
+        let nodes = self.usage.of_nodes(&self.client, names).await;
         let pods = match self.access.may_list(who, usage::GROUP, "pods").await {
             Ok(()) => self.usage.of_pods(&self.client, name).await.map_err(|error| away(&error))?,
             Err(Denied::Forbidden { .. }) => Vec::new(),

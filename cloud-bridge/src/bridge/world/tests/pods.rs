@@ -110,9 +110,12 @@ fn a_node_that_comes_back_gets_its_pods_called_ready_again() {
 #[test]
 fn failed_effect_is_repeated_while_its_pod_needs_it() {
     let mut world = world(&["a"]);
-    let unready = BoundPod { falsely_unready: true, ..pod("a", "p", &[]) };
-    let effect = world.pod_applied(unready).remove(0);
-    assert_eq!(words(std::slice::from_ref(&effect)), ["restore a p"]);
+    let unready = |version| BoundPod { falsely_unready: true, version: Some(version), ..pod("a", "p", &[]) };
+    let old = world.pod_applied(unready(1)).remove(0);
+    assert_eq!(words(std::slice::from_ref(&old)), ["restore a p"]);
+    assert_eq!(world.still_needed(old.clone()), Some(old.clone()));
+    let effect = world.pod_applied(unready(2)).remove(0);
+    assert_eq!(world.still_needed(old), None, "the new version has its own");
     assert_eq!(world.still_needed(effect.clone()), Some(effect.clone()));
     world.pod_applied(pod("a", "p", &[]));
     assert_eq!(world.still_needed(effect), None, "it is ready");
