@@ -75,7 +75,7 @@ fn site(name: &str) -> Object {
 }
 
 #[test]
-fn site_that_neighbours_had_before_is_read_again_for_a_node_that_is_located_after_its_pods_were_read() {
+fn site_of_a_node_that_is_located_late_is_read_again() {
     let mut world = world(&["a"]);
     let _ = world.all_located();
     assert_eq!(words(&world.wants("a", ROUTES, Some("hall"))), ["watch hall for a"]);
@@ -92,7 +92,7 @@ fn site_that_neighbours_had_before_is_read_again_for_a_node_that_is_located_afte
 }
 
 #[test]
-fn object_that_other_nodes_had_before_is_read_again_for_a_pod_that_comes_before_the_list_is_complete() {
+fn object_of_a_pod_that_comes_before_the_list_is_complete_is_read_again() {
     let mut world = world(&["a"]);
     let _ = world.pod_applied(pod("a", "p", &["map"]));
     let _ = world.object_present(object("ConfigMap", "map", "u1"));
