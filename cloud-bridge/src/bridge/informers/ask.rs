@@ -169,6 +169,13 @@ async fn list<F: Found>(
     }
 }
 
+/// Whether the API has understood and refused a request. Credentials that are being renewed and an API that is busy are
+/// no refusal.
+pub(super) fn is_refusal(error: &kube::Error) -> bool {
+    let refused = |code: u16| (400..500).contains(&code) && !matches!(code, 401 | 408 | 429);
+    matches!(error, kube::Error::Api(status) if refused(status.code))
+}
+
 /// Pause after this number of failed writes before.
 fn pause(failures: u32) -> Duration {
     AGAIN.saturating_mul(1 << failures.min(5)).min(LONGEST)
@@ -189,8 +196,7 @@ pub(super) async fn reconcile_tolerations(requests: Requests, key: ObjectKey, pa
                     key.namespace,
                     key.name
                 );
-                let refused = |code: u16| (400..500).contains(&code) && !matches!(code, 401 | 408 | 429);
-                if matches!(&error, kube::Error::Api(status) if refused(status.code)) {
+                if is_refusal(&error) {
                     return Answer::Nothing;
                 }
             }

@@ -5,7 +5,7 @@ use edge_protocol::message::{ORDER, ObjectKey};
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 
-use super::ask::{AGAIN, Answer, pods_of};
+use super::ask::{AGAIN, Answer, is_refusal, pods_of};
 use super::resource::resource;
 use crate::bridge::pod_references::{
     CLAIM, DEVICE, DEVICE_MODEL, DEVICES_API, ENDPOINT_VIEW, NODE_LABELS, POLICY_PEERS, POLICY_VIEW, RULE,
@@ -121,9 +121,8 @@ impl<W: Fn() -> bool> IsGone<W> {
     async fn may_help(&self, error: &kube::Error) -> bool {
         let key = &self.key;
         log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
-        let refused = |code: u16| (400..500).contains(&code) && !matches!(code, 401 | 408 | 429);
-        let passing = |code: u16| code == 403 && key.kind == "Pod";
-        if matches!(error, kube::Error::Api(status) if refused(status.code) && !passing(status.code)) {
+        let passing = key.kind == "Pod" && matches!(error, kube::Error::Api(status) if status.code == 403);
+        if is_refusal(error) && !passing {
             return false;
         }
         tokio::time::sleep(AGAIN).await;
