@@ -184,7 +184,9 @@ impl Siege {
     /// A limit was exceeded.
     pub(crate) fn judge(&mut self, bounds: Bounds) {
         let lines: Vec<String> = self.rows.iter().map(Row::to_string).collect();
-        let mut broken: Vec<String> = self.rows.iter().flat_map(|row| row.breaks(bounds, self.before)).collect();
+        let last = std::iter::once(None).chain(self.rows.iter().map(Some));
+        let rows = self.rows.iter().zip(last);
+        let mut broken: Vec<String> = rows.flat_map(|(row, last)| row.breaks(bounds, self.before, last)).collect();
         let running = self.cluster.bridge.as_mut().is_some_and(sampan_tests::process::Process::is_running);
         if !running {
             broken.push("the bridge has ended".to_owned());
