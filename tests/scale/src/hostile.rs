@@ -52,6 +52,8 @@ use identity::Authority;
 use peer::{Done, Peer};
 
 const HONEST: usize = 9;
+/// Time in which the bridge notices that connections have ended.
+const FAREWELL: Duration = Duration::from_millis(300);
 
 /// What to attack, and for how long.
 #[derive(Debug, Clone, Parser)]
@@ -109,12 +111,17 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
     let fleet = Rc::new(Fleet::new(vec![arguments.link], HONEST, HONEST, None));
     let honest: Vec<String> = (0..HONEST).map(|index| format!("honest-{seed}-{index}")).collect();
+    let mut running = Vec::new();
     for (index, name) in honest.iter().enumerate() {
-        tokio::task::spawn_local(node::run(index, name.clone(), authority.node(name)?, Rc::clone(&fleet)));
+        let node = node::run(index, name.clone(), authority.node(name)?, Rc::clone(&fleet));
+        running.push(tokio::task::spawn_local(node));
     }
     let evil = format!("hostile-{seed}");
     let nodes: Vec<String> = honest.iter().cloned().chain([evil.clone()]).collect();
     let outcome = attack(&arguments, seed, &client, &authority, &fleet, &honest, &evil).await;
+    // The bridge registers a connected node again when its Node is deleted.
+    running.iter().for_each(tokio::task::JoinHandle::abort);
+    tokio::time::sleep(FAREWELL).await;
     honest::clear(&client, &nodes).await;
     outcome
 }
