@@ -11,7 +11,7 @@ use super::api_health::ApiHealth;
 use super::autonomy::Autonomy;
 use super::clients::Clients;
 use super::credential::Credential;
-use super::devices::mark::Silent;
+use super::devices::silent::Silent;
 use super::devices::turns::Turns;
 use super::devices::watch::DeviceWatch;
 use super::followed::present::Present;
