@@ -15,7 +15,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::silence::{Here, STALE_DEVICES, Step};
+use super::silence::{Here, Step};
 use super::stale;
 use super::status::OURS;
 use super::view::Name;
@@ -23,6 +23,7 @@ use crate::bridge::pod_references::DEVICES_API;
 use crate::bridge::requests::{Patch, Requests, code};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;
+use crate::bridge::well_known::STALE_DEVICES;
 
 /// Number of checks within the pause; then the longest interval of checks after failures.
 const LOOK: u32 = 12;

@@ -27,7 +27,7 @@ mod index;
 pub(super) mod mark;
 mod problems;
 mod served;
-pub(super) mod silence;
+mod silence;
 pub(super) mod silent;
 mod stale;
 mod status;

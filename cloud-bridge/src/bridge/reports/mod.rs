@@ -26,13 +26,12 @@ use sampan_log::printable::printable;
 use serde_json::Value;
 
 pub(super) use event::refusal_event;
-pub use node::BRIDGED_LABEL;
 pub use node::{AddressType, KubeletEndpoint, NodeOverrides};
-pub(super) use node::{RULES_ANNOTATION, SESSION_ANNOTATION};
 
 use super::node::Node;
 use super::pod_ranges::PodRanges;
 use super::requests::{Requests, code};
+use super::well_known::SESSION_ANNOTATION;
 use super::work_queue::Outcome;
 
 /// Writes the reports of one node.

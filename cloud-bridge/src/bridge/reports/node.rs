@@ -15,18 +15,8 @@ use serde_json::{Map, Value, json};
 use super::event::node_warning;
 use super::{Failure, Reports, code, labels, news};
 use crate::bridge::requests::Patch;
-use crate::bridge::sites::{LAN_ADDRESSES, PEER_ADDRESS, lan_addresses};
-
-/// Label of the nodes that are connected through a bridge.
-pub const BRIDGED_LABEL: &str = "sampan.dev/bridged";
-
-/// Fencing number of the node's newest connection. It tells bridges of the same API that a node has moved.
-pub(in crate::bridge) const SESSION_ANNOTATION: &str = "sampan.dev/session";
-
-/// Address (`IP:PORT`) at which the node's bridge accepts requests for rules; other bridges forward requests for the
-/// node there. A bridge that accepts none leaves the value of an earlier bridge, which then answers that the node is
-/// not connected.
-pub(in crate::bridge) const RULES_ANNOTATION: &str = "sampan.dev/rules-address";
+use crate::bridge::sites::lan_addresses;
+use crate::bridge::well_known::{BRIDGED_LABEL, LAN_ADDRESSES, PEER_ADDRESS, RULES_ANNOTATION, SESSION_ANNOTATION};
 
 /// Only the bridge and administrators may write annotations of this domain.
 const DOMAIN: &str = "sampan.dev";
