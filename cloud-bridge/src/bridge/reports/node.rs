@@ -3,18 +3,18 @@
 use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::IpAddr;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use clap::ValueEnum;
 use jiff::Timestamp;
 use sampan_log::printable::printable;
 use serde_json::{Map, Value, json};
 
 use super::event::node_warning;
-use super::{Failure, Reports, code, labels, news};
-use crate::bridge::requests::Patch;
+use super::failure::Failure;
+use super::overrides::KubeletEndpoint;
+use super::{Reports, labels, news};
+use crate::bridge::requests::{Patch, code};
 use crate::bridge::sites::lan_addresses;
 use crate::bridge::well_known::{BRIDGED_LABEL, LAN_ADDRESSES, PEER_ADDRESS, RULES_ANNOTATION, SESSION_ANNOTATION};
 
@@ -24,50 +24,6 @@ const SUBDOMAINS: &str = ".sampan.dev";
 
 /// Role in the ROLES column of kubectl. A node may not set its own role, so the bridge sets it.
 const ROLE_LABEL: &str = "node-role.kubernetes.io/edge";
-
-/// Types of a Node's addresses (core/v1 `NodeAddressType`) that an API server dials and that are not the node's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum AddressType {
-    #[default]
-    #[value(name = "InternalIP")]
-    InternalIp,
-    #[value(name = "ExternalIP")]
-    ExternalIp,
-    #[value(name = "InternalDNS")]
-    InternalDns,
-    #[value(name = "ExternalDNS")]
-    ExternalDns,
-}
-
-impl AddressType {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::InternalIp => "InternalIP",
-            Self::ExternalIp => "ExternalIP",
-            Self::InternalDns => "InternalDNS",
-            Self::ExternalDns => "ExternalDNS",
-        }
-    }
-}
-
-/// Where the API server finds the kubelet API of a node, when a bridge serves it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KubeletEndpoint {
-    /// Type of the address. Addresses of this type that the node reports are dropped.
-    pub kind: AddressType,
-    pub address: IpAddr,
-    pub port: u16,
-}
-
-/// Values that the bridge sets instead of the node.
-#[derive(Clone, Debug, Default)]
-pub struct NodeOverrides {
-    pub kubelet: Option<KubeletEndpoint>,
-    /// Address of this bridge's listener for rules, for other bridges.
-    pub rules_place: Option<String>,
-    /// Whether a missing Node object is created again. If not, its deletion has revoked the node.
-    pub may_register: bool,
-}
 
 impl Reports {
     /// Registers the node, or updates its object, and writes where its neighbours reach it.
@@ -340,6 +296,7 @@ fn strings(value: &Value) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bridge::reports::AddressType;
 
     fn now() -> Timestamp {
         "2026-03-01T10:00:00.5Z".parse().unwrap()
