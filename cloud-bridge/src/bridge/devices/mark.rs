@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::silence::{Here, Step};
-use super::stale;
-use super::status::OURS;
+use super::stale::{self, OURS};
 use super::view::Name;
 use crate::bridge::pod_references::DEVICES_API;
 use crate::bridge::requests::{Patch, Requests, code};
