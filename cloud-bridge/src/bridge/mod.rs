@@ -81,7 +81,7 @@ use clients::Clients;
 use devices::mark;
 use devices::silent::Silent;
 use followed::present::Present;
-use jobs::Jobs;
+use jobs::known::Jobs;
 use node::Command;
 use node_access::NodeAccess;
 use rules::post::Poster;

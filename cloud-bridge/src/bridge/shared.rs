@@ -16,7 +16,7 @@ use super::devices::turns::Turns;
 use super::devices::watch::DeviceWatch;
 use super::followed::present::Present;
 use super::informers::command::{Command, Wanted};
-use super::jobs::Jobs;
+use super::jobs::known::Jobs;
 use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
 use super::pod_ranges::PodRanges;
