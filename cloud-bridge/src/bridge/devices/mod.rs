@@ -14,7 +14,7 @@
 //! | `turns` | waits for these limits |
 //! | `write` | writes one report |
 //! | `silence` | pure: nodes that have been silent so long that their devices' statuses are stale |
-//! | `silent` | the same, shared by all tasks |
+//! | `silent` | these nodes, with a clock, for all tasks |
 //! | `stale` | pure: the mark in a status, and its removal |
 //! | `mark` | writes the mark |
 //!
