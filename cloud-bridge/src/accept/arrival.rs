@@ -2,15 +2,16 @@
 
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::coop;
 use tokio::time::Instant;
 
-use super::room::Seat;
-use super::{Gate, Patience, Source, TURNS, Turns};
+use super::gate::{Gate, Patience, TURNS, Turns};
+use super::room::{Seat, Source};
 
 /// A connection that arrives, shared by the task that moves its bytes and the one that answers its requests.
 #[derive(Debug)]
@@ -49,8 +50,17 @@ enum Wait {
     Over(&'static str),
 }
 
+impl Gate {
+    /// Admits a connection from this address; `None` if there are too many.
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Arc<Arrival>> {
+        let source = Source::of(peer);
+        let seat = self.arriving.enter(source)?;
+        Some(Arrival::new(Arc::clone(self), source, seat))
+    }
+}
+
 impl Arrival {
-    pub(super) fn new(gate: Arc<Gate>, source: Source, seat: Seat) -> Arc<Self> {
+    fn new(gate: Arc<Gate>, source: Source, seat: Seat) -> Arc<Self> {
         gate.sources().entry(source).or_insert_with(|| Turns::new(TURNS.1)).arrivals += 1;
         let state =
             State { seat: Some(seat), turn: None, slow: None, work: 0, since: Instant::now(), waited: Duration::ZERO };
@@ -186,11 +196,5 @@ impl Drop for Work<'_> {
         }
         drop(state);
         self.0.changed.notify_one();
-    }
-}
-
-impl Turns {
-    fn new(turns: usize) -> Self {
-        Self { arrivals: 0, turns: Arc::new(Semaphore::new(turns)) }
     }
 }

@@ -2,11 +2,23 @@
 //! seat that can be spared, if there is one. Pure, except for the notification about a lost seat.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::Source;
+/// A source of connections: an IPv4 address or a /64 network of IPv6, which is one subscriber's (RFC 6177).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Source(IpAddr);
+
+impl Source {
+    pub(crate) fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            v4 @ IpAddr::V4(_) => Self(v4),
+            IpAddr::V6(v6) => Self(IpAddr::V6((u128::from(v6) >> 64 << 64).into())),
+        }
+    }
+}
 
 /// The holder for which seats are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

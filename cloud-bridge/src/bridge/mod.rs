@@ -22,6 +22,7 @@
 //! | `rules` | what travels between nodes' brokers, servers and HTTP by rules |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `settings` | what can be chosen |
+//! | `well_known` | labels and annotations of Nodes |
 //! | `shared` | what all of these tasks have in common |
 //! | `backend`, `streams` | what kubectl asks of a node, and its bytes |
 //! | `overview` | how every node and its connection is, for people and monitoring |
@@ -61,6 +62,7 @@ mod sites;
 pub mod slim;
 mod streams;
 mod tokens;
+mod well_known;
 pub mod work_queue;
 pub mod world;
 
@@ -76,9 +78,10 @@ use api_health::ApiHealth;
 use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
-use devices::mark::{self, Silent};
+use devices::mark;
+use devices::silent::Silent;
 use followed::present::Present;
-use jobs::Jobs;
+use jobs::known::Jobs;
 use node::Command;
 use node_access::NodeAccess;
 use rules::post::Poster;
@@ -89,9 +92,10 @@ pub use credential::Credential;
 pub(crate) use node_access::is_revoked;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
 pub use pod_references::ServiceScope;
-pub use reports::{AddressType, BRIDGED_LABEL, KubeletEndpoint, NodeOverrides};
+pub use reports::{AddressType, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
 pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
+pub use well_known::BRIDGED_LABEL;
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);

@@ -13,8 +13,8 @@ use kube::api::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::reports::{BRIDGED_LABEL, RULES_ANNOTATION};
 use super::requests::{Patch, Requests, is_path_segment};
+use super::well_known::{BRIDGED_LABEL, RULES_ANNOTATION};
 use crate::pki::clock;
 
 /// Set by a join: certificates of the node that were issued before are void.

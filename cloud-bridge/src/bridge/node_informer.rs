@@ -14,10 +14,10 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 
 use super::node_access::{self, Access};
-use super::reports::BRIDGED_LABEL;
 use super::shared::Shared;
 use super::sites::Neighbour;
 use super::slim::SlimNode;
+use super::well_known::BRIDGED_LABEL;
 use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 

@@ -4,6 +4,7 @@
 mod budget;
 mod devices;
 mod large;
+mod pending;
 pub(super) mod pool;
 mod rules;
 mod serving;
@@ -37,12 +38,12 @@ use crate::pki::clock;
 use apimachinery::panics;
 use budget::{Budget, TURN};
 use large::Large;
+use pending::{Done, Rewrite, Rules, Work};
 use pool::Stake;
 use sampan_log::printable::printable;
 use serving::Serving;
 pub use socket::Socket;
 use socket::{Frame, next_frame, outgoing, write};
-use work::{Done, Rewrite, Work};
 
 /// Limit of concurrent requests of one node to the API.
 const CONCURRENCY: usize = 8;
@@ -117,7 +118,7 @@ struct Connection {
     place: Option<OwnedSemaphorePermit>,
     large: Large,
     rewrite: Rewrite,
-    rules: rules::Rules,
+    rules: Rules,
 }
 
 /// Time in which this number of nodes repeat the statuses of their pods after a restart of the bridge. Each is a
@@ -162,7 +163,7 @@ impl Connection {
             place: None,
             large: Large::No,
             rewrite: Rewrite::default(),
-            rules: rules::Rules::default(),
+            rules: Rules::default(),
             shared,
             node,
             peer,

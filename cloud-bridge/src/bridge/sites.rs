@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::slim::made_object;
+use super::well_known::{LAN_ADDRESSES, PEER_ADDRESS};
 
 /// Kind of the object that lists the neighbours of a node; its name is that of the site.
 pub(super) const SITE_VIEW: &str = "SiteView";
@@ -20,11 +21,6 @@ pub(super) const SITE_VIEW: &str = "SiteView";
 pub(super) const SITE_LABEL: &str = "sampan.dev/site";
 /// Label of a Node, set by its administrator or its own configuration.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
-/// Annotation of a Node, set by the bridge: its addresses for neighbours. Only on a node that asks for routes.
-pub(super) const LAN_ADDRESSES: &str = "sampan.dev/lan-addresses";
-/// Annotation of a Node, set by the bridge: the address from which it connected. Nodes behind the same address share a
-/// LAN, unless a label says otherwise.
-pub(super) const PEER_ADDRESS: &str = "sampan.dev/peer-address";
 
 /// Maximum number of nodes of a LAN; a larger one has no routes.
 const MAX_NEIGHBOURS: usize = 512;

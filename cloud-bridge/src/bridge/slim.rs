@@ -13,9 +13,8 @@ use ring::digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::devices::silence::STALE_DEVICES;
 use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_links};
-use super::reports::SESSION_ANNOTATION;
+use super::well_known::{SESSION_ANNOTATION, STALE_DEVICES};
 use crate::pki::authority::hex;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 

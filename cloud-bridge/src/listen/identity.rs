@@ -7,7 +7,7 @@ use http_body_util::Full;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::ListenerContext;
+use super::context::ListenerContext;
 use super::status::{Refusal, respond};
 use crate::bridge::{Credential, NotAdmitted};
 use crate::pki::clock;

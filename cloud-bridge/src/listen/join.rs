@@ -11,8 +11,8 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::ListenerContext;
 use super::answered::{Joined, Said};
+use super::context::ListenerContext;
 use super::status::{Refusal, respond};
 use crate::accept::Arrival;
 use crate::pki::PkiError;

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use kubelet_api::websocket;
 
-use super::Arrived;
+use super::context::Arrived;
 use super::gather::Gather;
 use super::identity::proven;
 use super::status::Refusal;

@@ -6,6 +6,7 @@
 
 mod answered;
 mod connection;
+mod context;
 mod gather;
 mod health;
 mod identity;
@@ -18,49 +19,32 @@ mod status;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use kube::Client;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use crate::accept::{self, Arrival, Gate, Lingering};
-use crate::bridge::Bridge;
-use crate::pki::authority::Authority;
+use crate::accept::{self, Gate, Lingering};
 use crate::pki::identity::Holder;
+use context::Arrived;
 pub(crate) use overview::{OPERATORS, is_operator};
 use sampan_log::printable::printable;
 use status::Refusal;
 
 pub use answered::Answered;
+pub use context::ListenerContext;
 
 /// Maximum number of nodes in their initial exchange. When ten thousand reconnect at once, this protects those that are
 /// already connected, and limits the memory for the exchange.
 const MAX_COMING_IN: usize = 256;
 /// Maximum number of unsent bytes in a socket, and in TLS, for a slow line: urgent data has to wait behind them.
 const UNSENT: u16 = 16 << 10;
-
-/// Context of the listener's answers.
-pub struct ListenerContext {
-    pub bridge: Bridge,
-    pub authority: Arc<Authority>,
-    /// The bridge's own client, for tokens.
-    pub client: Client,
-    /// Joins whose answer may not have arrived.
-    pub answered: Mutex<Answered>,
-}
-
-impl ListenerContext {
-    fn answered(&self) -> MutexGuard<'_, Answered> {
-        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Opens the port.
 ///
@@ -85,15 +69,6 @@ pub async fn accept(
         serve(socket, acceptor.clone(), Arrived { peer, arrival, context, coming_in })
     })
     .await
-}
-
-/// Context of one connection.
-#[derive(Clone)]
-struct Arrived {
-    peer: SocketAddr,
-    arrival: Arc<Arrival>,
-    context: Arc<ListenerContext>,
-    coming_in: Arc<Semaphore>,
 }
 
 async fn serve(socket: TcpStream, acceptor: TlsAcceptor, arrived: Arrived) -> io::Result<()> {

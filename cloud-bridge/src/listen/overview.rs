@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use http_body_util::Full;
 
-use super::ListenerContext;
+use super::context::ListenerContext;
 use super::status::Refusal;
 use crate::bridge::{Bridge, overview};
 use crate::pki::clock;

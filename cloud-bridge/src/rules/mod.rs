@@ -4,6 +4,7 @@
 //! Owns the port and who may use it, and the way to other bridges. Which rule a request is for, and the way to the node, are the
 //! bridge's.
 
+mod answer;
 mod forward;
 mod translate;
 
@@ -21,7 +22,7 @@ use bytes::Bytes;
 use clap::Args;
 use edge_protocol::message::MAX_BODY;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
@@ -34,13 +35,14 @@ use crate::accept::{self, Busy, Gate};
 use crate::bridge::Bridge;
 use crate::bridge::rules::desk::Desk;
 use crate::info;
-use crate::kubelet::auth::{Denied, Reviewer};
+use crate::kubelet::auth::Reviewer;
 use crate::listen;
 use crate::pki::authority::{self, Authority};
 use crate::pki::serving::Serving;
 use crate::pki::tls;
-use forward::{FORWARDED, Forwarder};
-use translate::{Place, Refusal, call, place, response};
+use answer::{Refusal, text};
+use forward::Forwarder;
+use translate::{FORWARDED, Place, call, place, response};
 
 /// Timeout for the body of a request.
 const BODY: Duration = Duration::from_secs(30);
@@ -145,8 +147,6 @@ pub async fn serve(
     }
 }
 
-type Answer = Response<Full<Bytes>>;
-
 async fn answer(
     served: Arc<Served>,
     client: Arc<Client>,
@@ -195,22 +195,4 @@ async fn answer(
 /// Where another bridge has the node. What came from there goes nowhere else: it is not here, then.
 fn elsewhere(desk: &Desk, parts: &Parts, node: &str) -> Option<String> {
     (!parts.headers.contains_key(FORWARDED)).then(|| desk.elsewhere(node)).flatten()
-}
-
-impl From<Denied> for Refusal {
-    fn from(denied: Denied) -> Self {
-        let code = match denied {
-            Denied::Unauthorized => StatusCode::UNAUTHORIZED,
-            Denied::Forbidden { .. } => StatusCode::FORBIDDEN,
-            Denied::Api(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self::Denied(code, denied.to_string())
-    }
-}
-
-fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
-    let mut response = Response::new(Full::new(text.into()));
-    *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response
 }

@@ -7,14 +7,14 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 use http_body_util::Full;
 
-use super::forward::FORWARDED;
-use super::{Answer, text};
+use super::answer::{Answer, Refusal, later, text};
 use crate::bridge::rules::Target;
 
 /// Maximum length of the headers for a server on a node, in bytes.
 const HEADERS: usize = 16 << 10;
-/// Value of `Retry-After` for a node that is not connected, in seconds.
-const RETRY_AFTER: u16 = 5;
+
+/// Header of a forwarded request, which is not forwarded again.
+pub(super) const FORWARDED: HeaderName = HeaderName::from_static("x-sampan-forwarded");
 
 /// Destination of a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,41 +24,6 @@ pub(super) struct Place {
     /// Path of the rule and the rest, with the leading slash.
     pub(super) path: String,
     pub(super) query: Option<String>,
-}
-
-/// Reason of a refusal.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    Denied(StatusCode, String),
-    BadPath,
-    NoRule,
-    /// Rules have not been read yet.
-    NotYet,
-    BadTopic,
-    BadMethod,
-    TooLong,
-    LongHeaders,
-}
-
-impl Refusal {
-    pub(super) fn response(&self) -> Answer {
-        match self {
-            Self::Denied(code, why) => text(*code, why.clone()),
-            Self::BadPath => text(StatusCode::NOT_FOUND, "want /NODE/NAMESPACE/PATH"),
-            Self::NoRule => text(StatusCode::NOT_FOUND, "no rule of this namespace has this path"),
-            Self::NotYet => later("rules have not been read yet"),
-            Self::BadTopic => text(StatusCode::BAD_REQUEST, "nothing can be published to such a topic"),
-            Self::BadMethod => text(StatusCode::METHOD_NOT_ALLOWED, "messages are sent by POST"),
-            Self::TooLong => text(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long"),
-            Self::LongHeaders => text(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "there are too many headers"),
-        }
-    }
-}
-
-pub(super) fn later(why: &str) -> Answer {
-    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, why.to_owned());
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER));
-    response
 }
 
 /// Splits the path into segments, without unescaping.

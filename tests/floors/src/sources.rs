@@ -16,7 +16,10 @@ pub fn product_code(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut all: Vec<(PathBuf, String)> = files.iter().map(|path| (path.clone(), read(path))).collect();
     for (path, text) in &mut all {
         tests.extend(test_modules(path, text));
-        if let Some(end) = text.find("#[cfg(test)]\nmod tests {") {
+        // Other files' tests use the helpers of one that is visible to them.
+        let seen = ["", "pub(super) "].iter();
+        let end = seen.filter_map(|seen| text.find(&format!("#[cfg(test)]\n{seen}mod tests {{"))).min();
+        if let Some(end) = end {
             text.truncate(end);
         }
     }
@@ -68,7 +71,7 @@ mod tests {
         );
         write("a/random.rs", "");
         write("random.rs", "");
-        write("selftest.rs", "");
+        write("selftest.rs", "fn b() {}\n#[cfg(test)]\npub(super) mod tests {\n}\n");
         write("checks.rs", "");
         write("checks/deep.rs", "");
         write("tests/one.rs", "");
@@ -79,5 +82,6 @@ mod tests {
         assert_eq!(names, ["a.rs", "lib.rs", "random.rs", "selftest.rs"].map(Path::new));
         let (_, a) = found.iter().find(|(path, _)| path.ends_with("a.rs")).expect("a.rs");
         assert!(a.ends_with("fn a() {}\n"), "{a}");
+        assert!(found.iter().any(|(_, text)| text == "fn b() {}\n"), "{found:?}");
     }
 }

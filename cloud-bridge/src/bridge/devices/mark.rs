@@ -8,21 +8,21 @@
 //! connected, and until no mark is left.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::silence::{Here, STALE_DEVICES, Silence, Step};
-use super::stale;
-use super::status::OURS;
+use super::silence::{Here, Step};
+use super::stale::{self, OURS};
 use super::view::Name;
 use crate::bridge::pod_references::DEVICES_API;
 use crate::bridge::requests::{Patch, Requests, code};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;
+use crate::bridge::well_known::STALE_DEVICES;
 
 /// Number of checks within the pause; then the longest interval of checks after failures.
 const LOOK: u32 = 12;
@@ -32,34 +32,6 @@ const PAGE: usize = 250;
 const AT_ONCE: usize = 16;
 /// Maximum number of writes of one status in one pass.
 const STEPS: usize = 3;
-
-/// Silent nodes, shared by all tasks of the bridge.
-pub(in crate::bridge) struct Silent {
-    begun: Instant,
-    silence: Mutex<Silence>,
-}
-
-impl Default for Silent {
-    fn default() -> Self {
-        Self { begun: Instant::now(), silence: Mutex::default() }
-    }
-}
-
-impl Silent {
-    fn silence(&self) -> MutexGuard<'_, Silence> {
-        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Stores the state of a Node object.
-    pub(in crate::bridge) fn see(&self, node: &str, silent: bool, noted: bool) {
-        self.silence().see(node, silent, noted, self.begun.elapsed());
-    }
-
-    /// Removes a deleted node.
-    pub(in crate::bridge) fn forget(&self, node: &str) {
-        self.silence().forget(node);
-    }
-}
 
 /// Checks until the bridge ends.
 pub(in crate::bridge) async fn run(shared: Weak<Shared>) {

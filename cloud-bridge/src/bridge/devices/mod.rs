@@ -14,6 +14,7 @@
 //! | `turns` | waits for these limits |
 //! | `write` | writes one report |
 //! | `silence` | pure: nodes that have been silent so long that their devices' statuses are stale |
+//! | `silent` | these nodes, with a clock, for all tasks |
 //! | `stale` | pure: the mark in a status, and its removal |
 //! | `mark` | writes the mark |
 //!
@@ -26,7 +27,8 @@ mod index;
 pub(super) mod mark;
 mod problems;
 mod served;
-pub(super) mod silence;
+mod silence;
+pub(super) mod silent;
 mod stale;
 mod status;
 pub(super) mod turns;

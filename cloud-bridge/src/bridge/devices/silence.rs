@@ -8,8 +8,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Annotation of a Node with devices whose statuses are marked as stale.
-pub(in crate::bridge) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
 /// Part of the pause after which a connected node counts as back: another bridge has finished its writes by then.
 const SETTLED: u32 = 6;
 

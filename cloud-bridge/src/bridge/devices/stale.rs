@@ -6,8 +6,8 @@
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
-use super::status::OURS;
-
+/// Name in `status.extensions` under which the bridge notes which node reported.
+pub(super) const OURS: &str = "sampan.dev";
 /// Fields of the extension: the mark, and the previous state.
 pub(super) const STALE: &str = "stale";
 pub(super) const STATE_WAS: &str = "stateWas";

@@ -9,13 +9,11 @@ use edge_protocol::message::{DeviceReport, TwinReport, TwinValue};
 use serde_json::{Map, Value, json};
 
 use super::checked::{Checked, check};
-use super::stale::{STALE, STATE_WAS};
+use super::stale::{OURS, STALE, STATE_WAS};
 use super::view::Device;
 use crate::bridge::pod_references::{DEVICE, DEVICES_API};
 
 pub(super) const KIND: &str = "DeviceStatus";
-/// Name in `status.extensions` under which the bridge notes which node reported.
-pub(super) const OURS: &str = "sampan.dev";
 
 /// The node that reports.
 #[derive(Clone, Copy)]

@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use log::Level;
 use tokio::sync::Semaphore;
 
-use super::ask::Answer;
+use super::answer::{Admission, Answer};
 use super::resource::resource;
 use crate::bridge::clients::Clients;
 use crate::bridge::pod_references::CLAIM;
@@ -24,15 +24,6 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// Maximum number of concurrent questions: all nodes of a fleet may name the same object.
 const TURNS: usize = 32;
-
-/// Answer of the API.
-pub(super) struct Admission {
-    pub(super) node: String,
-    pub(super) key: ObjectKey,
-    pub(super) may_read: bool,
-    /// Pause before the question.
-    pause: Duration,
-}
 
 /// Questions under way, each only once.
 pub(super) struct Admissions {

@@ -4,12 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use edge_protocol::message::{ObjectKey, ObjectRef};
+use edge_protocol::message::ObjectKey;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::admit::Admission;
+use super::answer::Answer;
 use crate::bridge::reports;
 use crate::bridge::requests::{Patch, Requests};
 use crate::bridge::slim::{BoundPod, SlimPod};
@@ -21,65 +21,6 @@ pub(super) const AGAIN: Duration = Duration::from_secs(2);
 /// Limit of the pause before a failed write is repeated, which doubles: a webhook may fail for one pod without end, and
 /// an API that is overloaded has a hundred thousand of them.
 const LONGEST: Duration = Duration::from_secs(60);
-
-/// Answers of the API to single questions.
-pub(super) enum Answer {
-    /// The pods of a node, the round of the question, and the version of the list.
-    Seed {
-        node: String,
-        round: u64,
-        pods: Vec<BoundPod>,
-        at: Option<u64>,
-    },
-    /// Objects of several nodes, from one list; every requested node is included.
-    Seeds {
-        all: HashMap<String, Vec<BoundPod>>,
-        round: u64,
-        at: Option<u64>,
-    },
-    /// Several answers at once.
-    Each(Vec<Answer>),
-    /// A pod that a list lacked exists, as it is now.
-    Found(Box<SlimPod>),
-    /// Another pod has its name now.
-    Replaced {
-        node: String,
-        key: ObjectKey,
-        uid: String,
-        by: Box<SlimPod>,
-    },
-    /// A pod that a list lacked is deleted.
-    Gone {
-        node: String,
-        key: ObjectKey,
-        uid: String,
-    },
-    /// A node has an object that the bridge makes itself and that no list names.
-    Unlisted {
-        node: String,
-        key: ObjectKey,
-        uid: String,
-    },
-    /// No pod of this node in the API names the object, and the node may not read it any more.
-    Useless {
-        node: String,
-        key: ObjectKey,
-        uid: String,
-    },
-    /// Whether a node may read an object that is watched for another.
-    Admission(Admission),
-    /// What a node asked about, and the answer.
-    LookedUp {
-        node: String,
-        object: ObjectRef,
-        answer: Box<Answer>,
-    },
-    /// All pods of a node.
-    PodsOfNode(Vec<SlimPod>),
-    /// An effect that could not be carried out, because the API did not answer.
-    Again(Effect),
-    Nothing,
-}
 
 /// Lists the pods of a node, until the API answers.
 pub(super) async fn seed(pods: Api<SlimPod>, node: String, round: u64) -> Answer {

@@ -5,7 +5,8 @@ use edge_protocol::message::{ORDER, ObjectKey};
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 
-use super::ask::{AGAIN, Answer, is_refusal, pods_of};
+use super::answer::Answer;
+use super::ask::{AGAIN, is_refusal, pods_of};
 use super::resource::resource;
 use crate::bridge::pod_references::{
     CLAIM, DEVICE, DEVICE_MODEL, DEVICES_API, ENDPOINT_VIEW, NODE_LABELS, POLICY_PEERS, POLICY_VIEW, RULE,

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::ask::Answer;
+use super::answer::Answer;
 use super::gone::IsGone;
 use crate::bridge::clients::Clients;
 use crate::bridge::pod_references::RUNTIME_CLASS;

@@ -6,6 +6,7 @@
 //! no right to more, and a namespace may hold thousands of others.
 
 mod admit;
+mod answer;
 mod ask;
 mod claims;
 pub(super) mod command;
@@ -45,11 +46,12 @@ use super::shared::Shared;
 use super::sites::Sites;
 use super::slim::{BoundPod, SlimPod};
 use super::world::{Effect, Group, World};
-use admit::{Admission, Admissions};
+use admit::Admissions;
+use answer::{Admission, Answer};
 use apimachinery::pace::Pace;
 use apimachinery::panics;
 use apimachinery::well_known::PAGE;
-use ask::{Answer, pods_to_reconcile, reconcile_tolerations, seed, seed_many};
+use ask::{pods_to_reconcile, reconcile_tolerations, seed, seed_many};
 use command::{Command, Wanted};
 use gone::IsGone;
 use look_up::LookUps;

@@ -18,13 +18,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::object::{What, watch_failure};
-use super::panics;
 use super::resource::resource;
 use crate::bridge::pod_references::{
     ALL_SERVICES, API_NAMESPACE, API_SERVICE, DNS_LABEL, DNS_NAMESPACE, DNS_SERVICE, group_and_site,
 };
 use crate::bridge::service_view::{is_dns, service_of, service_view};
 use crate::bridge::world::Told;
+use apimachinery::panics;
 use apimachinery::well_known::PAGE;
 
 /// Minimum interval between updates: changes in between are sent together.

@@ -47,8 +47,6 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::shared::Shared;
 use crate::pki::authority::hex;
 
-pub(super) use known::Jobs;
-
 /// Follows jobs and executes them until the bridge ends.
 pub(super) fn start(shared: &Arc<Shared>) {
     let mut bytes = [0; 8];

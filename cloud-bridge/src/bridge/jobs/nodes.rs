@@ -7,9 +7,9 @@ use kube::api::ObjectMeta;
 use serde::Deserialize;
 
 use super::order::Targets;
-use crate::bridge::reports::BRIDGED_LABEL;
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
+use crate::bridge::well_known::BRIDGED_LABEL;
 use apimachinery::selector::format_label_selector;
 
 /// Number of nodes per page.

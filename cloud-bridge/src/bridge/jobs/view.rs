@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use edge_protocol::duration::Typed;
 use jiff::Timestamp;
 use kube::api::{ApiResource, ObjectMeta};
 use serde::Deserialize;
@@ -147,9 +148,11 @@ impl Job {
     pub(super) fn deadline(&self) -> Result<Timestamp, String> {
         let after = match self.annotations.get(DEADLINE) {
             None => LONGEST,
-            Some(text) => crate::flags::duration(text).map_err(|_| {
-                format!("annotation {DEADLINE} {text:?} is no time: want a number and one of s, m, h, d")
-            })?,
+            Some(text) => {
+                let wrong =
+                    |_| format!("annotation {DEADLINE} {text:?} is no time: want a number and one of s, m, h, d");
+                text.parse::<Typed>().map_err(wrong)?.0
+            }
         };
         Ok(self.created.saturating_add(after).unwrap_or(Timestamp::MAX))
     }

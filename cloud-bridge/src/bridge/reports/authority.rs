@@ -7,9 +7,10 @@ use std::sync::{MutexGuard, PoisonError};
 use edge_protocol::message::{ObjectKey, Report};
 use serde_json::Value;
 
+use super::Reports;
+use super::failure::Failure;
 use super::mirror::place;
-use super::{Failure, Reports, code};
-use crate::bridge::requests::is_path_segment;
+use crate::bridge::requests::{code, is_path_segment};
 
 /// Maximum number of deleted pods of one connection about which events are still accepted.
 const TOLD_OF: usize = 128;

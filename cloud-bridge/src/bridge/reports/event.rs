@@ -8,10 +8,11 @@ use edge_protocol::names::event_name;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::Reports;
 use super::correlator::{Correlator, Decision, same};
-use super::{Failure, Reports, code};
+use super::failure::Failure;
 use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
-use crate::bridge::requests::{Patch, is_path_segment};
+use crate::bridge::requests::{Patch, code, is_path_segment};
 
 /// Namespace of events about cluster-scoped objects (K8s pkg/apis/core/validation, `legacyValidateEvent`).
 const DEFAULT: &str = "default";

@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use super::node::SESSION_ANNOTATION;
-use super::{Failure, Reports, code, pod};
-use crate::bridge::requests::{Patch, Written};
+use super::failure::Failure;
+use super::{Reports, pod};
+use crate::bridge::requests::{Patch, Written, code};
+use crate::bridge::well_known::SESSION_ANNOTATION;
 
 impl Reports {
     pub(super) async fn fenced_status(

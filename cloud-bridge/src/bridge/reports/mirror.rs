@@ -7,9 +7,10 @@ use edge_protocol::message::ObjectKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Failure, Reports, code, pod};
+use super::failure::Failure;
+use super::{Reports, pod};
 use crate::bridge::pod_references::names_objects;
-use crate::bridge::requests::{Requests, Written};
+use crate::bridge::requests::{Requests, Written, code};
 use apimachinery::well_known::MIRROR_ANNOTATION;
 
 /// The annotation by which a kubelet knows a static pod; its value is the static pod's uid.

@@ -3,30 +3,20 @@
 use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::IpAddr;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use clap::ValueEnum;
 use jiff::Timestamp;
 use sampan_log::printable::printable;
 use serde_json::{Map, Value, json};
 
 use super::event::node_warning;
-use super::{Failure, Reports, code, labels, news};
-use crate::bridge::requests::Patch;
-use crate::bridge::sites::{LAN_ADDRESSES, PEER_ADDRESS, lan_addresses};
-
-/// Label of the nodes that are connected through a bridge.
-pub const BRIDGED_LABEL: &str = "sampan.dev/bridged";
-
-/// Fencing number of the node's newest connection. It tells bridges of the same API that a node has moved.
-pub(in crate::bridge) const SESSION_ANNOTATION: &str = "sampan.dev/session";
-
-/// Address (`IP:PORT`) at which the node's bridge accepts requests for rules; other bridges forward requests for the
-/// node there. A bridge that accepts none leaves the value of an earlier bridge, which then answers that the node is
-/// not connected.
-pub(in crate::bridge) const RULES_ANNOTATION: &str = "sampan.dev/rules-address";
+use super::failure::Failure;
+use super::overrides::KubeletEndpoint;
+use super::{Reports, labels, news};
+use crate::bridge::requests::{Patch, code};
+use crate::bridge::sites::lan_addresses;
+use crate::bridge::well_known::{BRIDGED_LABEL, LAN_ADDRESSES, PEER_ADDRESS, RULES_ANNOTATION, SESSION_ANNOTATION};
 
 /// Only the bridge and administrators may write annotations of this domain.
 const DOMAIN: &str = "sampan.dev";
@@ -34,50 +24,6 @@ const SUBDOMAINS: &str = ".sampan.dev";
 
 /// Role in the ROLES column of kubectl. A node may not set its own role, so the bridge sets it.
 const ROLE_LABEL: &str = "node-role.kubernetes.io/edge";
-
-/// Types of a Node's addresses (core/v1 `NodeAddressType`) that an API server dials and that are not the node's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum AddressType {
-    #[default]
-    #[value(name = "InternalIP")]
-    InternalIp,
-    #[value(name = "ExternalIP")]
-    ExternalIp,
-    #[value(name = "InternalDNS")]
-    InternalDns,
-    #[value(name = "ExternalDNS")]
-    ExternalDns,
-}
-
-impl AddressType {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::InternalIp => "InternalIP",
-            Self::ExternalIp => "ExternalIP",
-            Self::InternalDns => "InternalDNS",
-            Self::ExternalDns => "ExternalDNS",
-        }
-    }
-}
-
-/// Where the API server finds the kubelet API of a node, when a bridge serves it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KubeletEndpoint {
-    /// Type of the address. Addresses of this type that the node reports are dropped.
-    pub kind: AddressType,
-    pub address: IpAddr,
-    pub port: u16,
-}
-
-/// Values that the bridge sets instead of the node.
-#[derive(Clone, Debug, Default)]
-pub struct NodeOverrides {
-    pub kubelet: Option<KubeletEndpoint>,
-    /// Address of this bridge's listener for rules, for other bridges.
-    pub rules_place: Option<String>,
-    /// Whether a missing Node object is created again. If not, its deletion has revoked the node.
-    pub may_register: bool,
-}
 
 impl Reports {
     /// Registers the node, or updates its object, and writes where its neighbours reach it.
@@ -350,6 +296,7 @@ fn strings(value: &Value) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bridge::reports::AddressType;
 
     fn now() -> Timestamp {
         "2026-03-01T10:00:00.5Z".parse().unwrap()

@@ -4,8 +4,8 @@ use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Failure, code};
-use crate::bridge::requests::{Patch, Requests, is_path_segment};
+use super::failure::Failure;
+use crate::bridge::requests::{Patch, Requests, code, is_path_segment};
 
 /// Fields of `PodStatus` that the node owns and may clear. A patch leaves fields alone that it does not name, so those
 /// that the node no longer reports are set to null.

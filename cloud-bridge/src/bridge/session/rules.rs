@@ -1,37 +1,22 @@
 //! Messages of a node's broker, in order for each rule and independent between rules; answers to programs on the node;
 //! and requests of rules to the node.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use edge_protocol::message::{CallFailure, CallResult, RuleMessage};
 use futures::FutureExt;
 use sampan_log::printable::printable;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Connection;
-use super::work::Done;
+use super::pending::{Done, Waiting};
 use crate::bridge::node::Asked;
 use crate::bridge::rules::deliver::{Ended, deliver};
 
 /// Maximum time for which a message is retried, whatever the node asks for.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
-
-#[derive(Default)]
-pub(super) struct Rules {
-    /// Messages by uid of the rule; the first one of each is in progress.
-    messages: HashMap<String, VecDeque<Waiting>>,
-    calls: HashMap<u64, oneshot::Sender<CallResult>>,
-}
-
-struct Waiting {
-    id: u64,
-    until: Instant,
-    /// `None` for the one in progress.
-    message: Option<RuleMessage>,
-}
 
 impl Connection {
     pub(super) fn message(&mut self, id: u64, left_ms: u64, message: serde_json::Value) {

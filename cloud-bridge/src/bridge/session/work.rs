@@ -4,83 +4,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
-use edge_protocol::message::{
-    CallResult, DeviceRefusal, ORDER, ObjectKey, OrderPhase, OrderStatus, RenewAnswer, Report, TokenAnswer,
-    TokenRequest,
-};
+use edge_protocol::message::{DeviceRefusal, ORDER, ObjectKey, OrderPhase, OrderStatus, Report, TokenRequest};
 use edge_protocol::version::{ORDERS, RefuseReason, Wants};
 use futures::FutureExt;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use sampan_log::printable::printable;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::Connection;
 use super::devices;
 use super::large::Large;
+use super::pending::Done;
 use crate::bridge::informers::command::Wanted;
 use crate::bridge::node::{Command, Open};
 use crate::bridge::reports::refusal_event;
-use crate::bridge::rules::deliver::Ended;
 use crate::bridge::rules::respond::respond;
-use crate::bridge::work_queue::{Answer, Attempt, Lane, Outcome, describe};
+use crate::bridge::work_queue::{Answer, Lane, Outcome, describe};
 use crate::bridge::{counters, lease, tokens};
 
 /// Pause before a node's object is written again after a failure, doubled up to the second value. An unchanged node
 /// reports it only twice an hour.
 const REWRITE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// The write of the node's object again: one at a time. A request during one is for a later state of the object, and is
-/// answered by another after it.
-#[derive(Debug, Default)]
-pub(super) enum Rewrite {
-    #[default]
-    No,
-    Running,
-    Again,
-}
-
-impl Rewrite {
-    /// Returns whether to start a write.
-    fn request(&mut self) -> bool {
-        let starts = matches!(self, Self::No);
-        *self = if starts { Self::Running } else { Self::Again };
-        starts
-    }
-
-    /// The write has ended. Returns whether to start another.
-    fn done(&mut self) -> bool {
-        let starts = matches!(self, Self::Again);
-        *self = if starts { Self::Running } else { Self::No };
-        starts
-    }
-}
-
-/// Finished work for which the session waits.
-pub(super) enum Done {
-    Report(Attempt, Outcome),
-    /// The renewal for a frame that arrived at this time.
-    Lease(Duration, kube::Result<()>),
-    Token(u64, TokenAnswer),
-    Renewed(RenewAnswer),
-    /// A batch of reports of devices, and the refused ones.
-    Devices(u64, Vec<DeviceRefusal>),
-    /// The end of the first message of the rule with this uid.
-    Message(String, Ended),
-    /// The result of a request of a program on the node.
-    Responded(u64, CallResult),
-    /// A newer connection of the node is at another bridge, so nothing more may be written for this one.
-    Fenced,
-    /// A permit to send a large object.
-    Large(OwnedSemaphorePermit),
-    /// The node's object was written again, or is refused.
-    Rewritten,
-    /// Sends nothing to the node.
-    Quiet,
-}
-
-pub(super) type Work = FuturesUnordered<BoxFuture<'static, Done>>;
 
 impl Connection {
     /// Renews the node's Lease for a frame that arrived `ago`.
@@ -377,20 +320,5 @@ impl Connection {
             Command::EndStream { stream } => self.streams.end(&mut self.session, stream),
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rewrites_of_one_node_do_not_overlap() {
-        let mut rewrite = Rewrite::default();
-        assert!(rewrite.request());
-        assert!(!rewrite.request() && !rewrite.request(), "one is under way");
-        assert!(rewrite.done(), "the object was changed after it had begun");
-        assert!(!rewrite.done());
-        assert!(rewrite.request());
     }
 }

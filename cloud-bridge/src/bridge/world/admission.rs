@@ -5,40 +5,8 @@ use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 
-use super::shared::{Shared, Value, size};
+use super::shared::{Standing, Value, is_guarded, size};
 use super::{Effect, World};
-use crate::bridge::pod_references::{
-    DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RULE_VIEWS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEWS,
-};
-use crate::bridge::sites::SITE_VIEW;
-
-/// A node whose pods name an object.
-#[derive(Debug)]
-pub(super) struct User {
-    /// Number of its pods that name it.
-    pub(super) pods: usize,
-    pub(super) standing: Standing,
-}
-
-/// Answer of the API to a node's request for the object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// The question is under way. Pods wait for it as for the object.
-    Asked,
-    Admitted,
-    /// The API has refused, or did not answer. Pods no longer wait; a list stays incomplete, because the node may hold
-    /// the object from an earlier time. The question is repeated.
-    Refused,
-}
-
-/// Whether the API allows only some nodes to read this. Services and runtime classes are readable by all nodes. The
-/// bridge reads endpoints, policies, neighbours, devices and rules in its own name. Labels of a node are used by one
-/// pod.
-pub(super) fn is_guarded(key: &ObjectKey) -> bool {
-    let free =
-        [SERVICE_LINKS, SERVICE_VIEWS, POLICY_VIEWS, DEVICE_VIEWS, RULE_VIEWS, SITE_VIEW, RUNTIME_CLASS, NODE_LABELS];
-    !free.contains(&key.kind.as_str())
-}
 
 impl World {
     /// The API allows the node to read the object.
@@ -102,40 +70,5 @@ impl World {
         shared.read_by_another(self.round, key, &mut effects);
         self.settle(&refused, &mut effects);
         effects
-    }
-}
-
-impl Shared {
-    /// Makes another node the reader: preferably one that is allowed to read.
-    pub(super) fn read_by_another(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
-        let others = || self.users.iter().filter(|(node, _)| **node != self.reader);
-        let with = |standing| others().find(|(_, user)| user.standing == standing);
-        let next = with(Standing::Admitted).or_else(|| with(Standing::Asked)).or_else(|| others().next());
-        if let Some((next, _)) = next {
-            self.reader = next.clone();
-            // The bridge reads these in its own name, whichever node needs them.
-            if [SERVICE_VIEWS, POLICY_VIEWS].contains(&key.kind.as_str()) {
-                return;
-            }
-            self.started = round;
-            if let Value::Failed = self.value {
-                self.value = Value::Pending;
-            }
-            effects.push(Effect::Watch { key: key.clone(), node: self.reader.clone() });
-        }
-    }
-
-    /// Whether pods of this node still wait for it.
-    pub(super) fn is_pending_for(&self, node: &str) -> bool {
-        matches!(self.value, Value::Pending) || self.standing(node) == Some(Standing::Asked)
-    }
-
-    /// Whether the known state may be older than that of the node.
-    pub(super) fn is_late_for(&self, node: &str, round: u64) -> bool {
-        self.told < round || self.standing(node).is_some_and(|standing| standing != Standing::Admitted)
-    }
-
-    pub(super) fn standing(&self, node: &str) -> Option<Standing> {
-        self.users.get(node).map(|user| user.standing)
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectKey};
 
-use super::admission::Standing;
 use super::room::ROOM;
-use super::shared::{Value, size};
+use super::shared::{Standing, Value, size};
 use super::{Effect, Told, World};
 use crate::bridge::pod_references::SERVICE_LINKS;
 

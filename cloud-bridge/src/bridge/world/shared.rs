@@ -1,13 +1,16 @@
-//! ConfigMaps, Secrets and other objects that pods name: the users of each, its known state, and how fresh that is.
-//! Pure.
+//! One ConfigMap, Secret or other object that pods name: its users, its known state, and how fresh that is. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 
-use super::admission::{Standing, User, is_guarded};
-use super::{Effect, Group, Told, World};
+use super::effect::Effect;
+use super::told::{Group, Told};
+use crate::bridge::pod_references::{
+    DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RULE_VIEWS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEWS,
+};
+use crate::bridge::sites::SITE_VIEW;
 
 /// A shared object.
 #[derive(Debug)]
@@ -21,6 +24,25 @@ pub(super) struct Shared {
     pub(super) started: u64,
     /// The round of the watch that delivered the value, which is of that round or later.
     pub(super) told: u64,
+}
+
+/// A node whose pods name an object.
+#[derive(Debug)]
+pub(super) struct User {
+    /// Number of its pods that name it.
+    pub(super) pods: usize,
+    pub(super) standing: Standing,
+}
+
+/// Answer of the API to a node's request for the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The question is under way. Pods wait for it as for the object.
+    Asked,
+    Admitted,
+    /// The API has refused, or did not answer. Pods no longer wait; a list stays incomplete, because the node may hold
+    /// the object from an earlier time. The question is repeated.
+    Refused,
 }
 
 #[derive(Debug)]
@@ -45,184 +67,54 @@ impl Value {
     }
 }
 
-impl World {
-    /// Whether a pod of this node names the object.
-    pub fn uses(&self, node: &str, key: &ObjectKey) -> bool {
-        self.shared.get(key).is_some_and(|shared| shared.users.contains_key(node))
-    }
-
-    /// The node holds this object, which the bridge made itself, and no list names it: the node does not need it,
-    /// unless it was sent since. It may be sent again while its source exists.
-    pub fn unlisted(&self, node: &str, key: &ObjectKey, uid: &str) -> Vec<Effect> {
-        let is_it = |object: &Arc<Told>| object.digest.key == *key && object.digest.uid == uid;
-        let tells = |shared: &Shared| shared.users.contains_key(node) && shared.value.objects().any(is_it);
-        let view = self.nodes.get(node);
-        let groups = view.into_iter().flat_map(|view| view.groups(&key.namespace, self.service_scope));
-        let behind = view.into_iter().flat_map(|view| &view.behind).map(|group| ObjectKey::clone(group));
-        if groups.chain(behind).chain([key.clone()]).any(|name| self.shared.get(&name).is_some_and(tells)) {
-            return Vec::new();
-        }
-        if self.orders.has(node, key, uid) {
-            return Vec::new();
-        }
-        vec![Effect::Withdraw { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() }]
-    }
-
-    /// All objects of a group were read, or some of them have changed.
-    pub fn group_present(&mut self, key: &ObjectKey, group: Group) -> Vec<Effect> {
-        self.resolve(key, |users, old, effects| {
-            let empty = Group::new();
-            let old = if let Value::Group(old) = old { old } else { &empty };
-            for node in users.admitted() {
-                for (key, had) in old {
-                    let (node, key, uid) = (node.clone(), key.clone(), had.digest.uid.clone());
-                    match group.get(&key) {
-                        Some(now) if now.digest.uid == uid => {}
-                        Some(_) => effects.push(Effect::Remove { node, key, uid }),
-                        // Objects made from a Service may be sent again while the Service exists: its endpoints, or all
-                        // of it when another proxy no longer serves it.
-                        None => effects.push(Effect::Withdraw { node, key, uid }),
-                    }
-                }
-                let news = group.iter().filter(|(key, object)| old.get(*key).is_none_or(|had| had != *object));
-                effects.extend(news.map(|(_, object)| Effect::Set { node: node.clone(), object: Arc::clone(object) }));
-            }
-            Value::Group(group)
-        })
-    }
-
-    /// The API did not answer whether a ConfigMap or Secret exists. The known state stays.
-    pub fn object_failed(&mut self, key: &ObjectKey) -> Vec<Effect> {
-        let Some(shared) = self.shared.get_mut(key) else { return Vec::new() };
-        if !matches!(shared.value, Value::Pending) {
-            return Vec::new();
-        }
-        shared.value = Value::Failed;
-        // The request was made in the reader's name, which does not wait for it any longer either.
-        if let Some(reader) = shared.users.get_mut(&shared.reader).filter(|user| user.standing == Standing::Asked) {
-            reader.standing = Standing::Refused;
-        }
-        self.settle_users(key, Vec::new())
-    }
-
-    pub(super) fn resolve<F>(&mut self, key: &ObjectKey, change: F) -> Vec<Effect>
-    where
-        F: FnOnce(&Users<'_>, &Value, &mut Vec<Effect>) -> Value,
-    {
-        let mut effects = Vec::new();
-        let Some(shared) = self.shared.get_mut(key) else { return effects };
-        // The answer was to the reader's name.
-        if let Some(reader) = shared.users.get_mut(&shared.reader) {
-            reader.standing = Standing::Admitted;
-        }
-        shared.value = change(&Users(&shared.users), &shared.value, &mut effects);
-        shared.told = shared.started;
-        self.settle_users(key, effects)
-    }
-
-    pub(super) fn settle_users(&mut self, key: &ObjectKey, mut effects: Vec<Effect>) -> Vec<Effect> {
-        for node in self.users_of(key) {
-            self.settle(&node, &mut effects);
-        }
-        effects
-    }
-
-    /// The nodes whose pods name an object.
-    pub(super) fn users_of(&self, key: &ObjectKey) -> Vec<String> {
-        self.shared.get(key).into_iter().flat_map(|shared| shared.users.keys().cloned()).collect()
-    }
-
-    pub(super) fn need(&mut self, node: &str, name: Arc<ObjectKey>, effects: &mut Vec<Effect>) {
-        let key = ObjectKey::clone(&name);
-        let (started, guarded) = (self.round, is_guarded(&key));
-        let mut first = false;
-        let shared = self.shared.entry(name).or_insert_with(|| {
-            first = true;
-            effects.push(Effect::Watch { key: key.clone(), node: node.to_owned() });
-            Shared { value: Value::Pending, users: BTreeMap::new(), reader: node.to_owned(), started, told: 0 }
-        });
-        let user = shared.users.entry(node.to_owned()).or_insert_with(|| {
-            let standing = if guarded { Standing::Asked } else { Standing::Admitted };
-            User { pods: 0, standing }
-        });
-        user.pods += 1;
-        if user.pods > 1 {
-            return;
-        }
-        // For the first user, the watch itself is the check.
-        if guarded && !first {
-            effects.push(Effect::Admit { key, node: node.to_owned() });
-        } else {
-            let set = |object: &Arc<Told>| Effect::Set { node: node.to_owned(), object: Arc::clone(object) };
-            effects.extend(shared.value.objects().map(set));
-        }
-    }
-
-    /// Requests everything again that the list of this node needs and that was last read before its round. Also what is
-    /// needed only since its pods were read, for example because its site became known: other nodes may have it already.
-    ///
-    /// A watch that has not answered yet is not started again: while nodes connect one after the other, it would never
-    /// answer. Its answer leads here again.
-    pub(super) fn freshen(&mut self, node: &str, effects: &mut Vec<Effect>) {
-        let Some(view) = self.nodes.get(node).filter(|view| view.seeded && !view.listed) else { return };
-        if self.orders.are_stale(view.takes_orders, view.round, self.round) {
-            effects.push(Effect::ReadJobs);
-        }
-        for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own).chain(&view.behind) {
-            if let Some(shared) = self.shared.get_mut(key)
-                && shared.started < view.round
-                && shared.told == shared.started
-            {
-                shared.started = self.round;
-                effects.push(Effect::Watch { key: ObjectKey::clone(key), node: shared.reader.clone() });
-            }
-        }
-    }
-
-    pub(super) fn release(&mut self, node: &str, refs: &[Arc<ObjectKey>], effects: &mut Vec<Effect>) {
-        for key in refs {
-            let Some(shared) = self.shared.get_mut(key) else { continue };
-            let left = match shared.users.get_mut(node) {
-                Some(user) if user.pods > 1 => {
-                    user.pods -= 1;
-                    continue;
-                }
-                _ => shared.users.remove(node),
-            };
-            let told = !self.rooms.waits(node, key);
-            self.rooms.leave(node, key);
-            if told && left.is_some_and(|user| user.standing == Standing::Admitted) {
-                let withdraw = |object: &Arc<Told>| {
-                    let digest = object.digest.clone();
-                    Effect::Withdraw { node: node.to_owned(), key: digest.key, uid: digest.uid }
-                };
-                effects.extend(shared.value.objects().map(withdraw));
-            }
-            if shared.users.is_empty() {
-                self.shared.remove(key);
-                effects.push(Effect::Unwatch { key: ObjectKey::clone(key) });
-                continue;
-            }
-            if matches!(shared.value, Value::Present(_)) && shared.users.keys().all(|user| self.rooms.waits(user, key))
-            {
-                shared.value = Value::Absent;
-            }
-            if shared.reader == node {
-                // The API server lets a node read only what its own pods name: continue in another node's name.
-                shared.read_by_another(self.round, key, effects);
-            }
-        }
-        let namespaces: BTreeSet<&str> = refs.iter().map(|key| key.namespace.as_str()).collect();
-        namespaces.into_iter().for_each(|namespace| self.refill(node, namespace, effects));
-    }
-}
-
 impl Shared {
     /// Requests an object again that was dropped. Pods wait for it as for one that was never read.
     pub(super) fn read_again(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
         (self.value, self.started) = (Value::Pending, round);
         effects.push(Effect::Watch { key: key.clone(), node: self.reader.clone() });
     }
+
+    /// Makes another node the reader: preferably one that is allowed to read.
+    pub(super) fn read_by_another(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
+        let others = || self.users.iter().filter(|(node, _)| **node != self.reader);
+        let with = |standing| others().find(|(_, user)| user.standing == standing);
+        let next = with(Standing::Admitted).or_else(|| with(Standing::Asked)).or_else(|| others().next());
+        if let Some((next, _)) = next {
+            self.reader = next.clone();
+            // The bridge reads these in its own name, whichever node needs them.
+            if [SERVICE_VIEWS, POLICY_VIEWS].contains(&key.kind.as_str()) {
+                return;
+            }
+            self.started = round;
+            if let Value::Failed = self.value {
+                self.value = Value::Pending;
+            }
+            effects.push(Effect::Watch { key: key.clone(), node: self.reader.clone() });
+        }
+    }
+
+    /// Whether pods of this node still wait for it.
+    pub(super) fn is_pending_for(&self, node: &str) -> bool {
+        matches!(self.value, Value::Pending) || self.standing(node) == Some(Standing::Asked)
+    }
+
+    /// Whether the known state may be older than that of the node.
+    pub(super) fn is_late_for(&self, node: &str, round: u64) -> bool {
+        self.told < round || self.standing(node).is_some_and(|standing| standing != Standing::Admitted)
+    }
+
+    pub(super) fn standing(&self, node: &str) -> Option<Standing> {
+        self.users.get(node).map(|user| user.standing)
+    }
+}
+
+/// Whether the API allows only some nodes to read this. Services and runtime classes are readable by all nodes. The
+/// bridge reads endpoints, policies, neighbours, devices and rules in its own name. Labels of a node are used by one
+/// pod.
+pub(super) fn is_guarded(key: &ObjectKey) -> bool {
+    let free =
+        [SERVICE_LINKS, SERVICE_VIEWS, POLICY_VIEWS, DEVICE_VIEWS, RULE_VIEWS, SITE_VIEW, RUNTIME_CLASS, NODE_LABELS];
+    !free.contains(&key.kind.as_str())
 }
 
 /// Size of an object, in bytes; 0 for those that every node may read.
@@ -231,7 +123,7 @@ pub(super) fn size(object: &Told) -> usize {
 }
 
 /// The nodes that use an object.
-pub(super) struct Users<'a>(&'a BTreeMap<String, User>);
+pub(super) struct Users<'a>(pub(super) &'a BTreeMap<String, User>);
 
 impl Users<'_> {
     /// Those that may receive it.

@@ -1,9 +1,12 @@
 //! Limits of the gate for unauthenticated peers.
 
+use std::io;
+
 use apimachinery::user::UserInfo;
 use futures::FutureExt;
 
 use super::*;
+use crate::accept::{Arrival, Busy, client};
 
 const GRACE: Duration = Duration::from_millis(100);
 const ARRIVAL: Duration = Duration::from_secs(2);

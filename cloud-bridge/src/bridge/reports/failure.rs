@@ -1,0 +1,152 @@
+//! Reasons why a report is not written, and whether another attempt may help. Pure.
+
+use edge_protocol::message::Report;
+use kube::core::response::StatusCause;
+
+use crate::bridge::requests::code;
+use crate::bridge::work_queue::Outcome;
+
+/// Reason why a report was not written.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Refused(String),
+    /// A newer connection of the node is at another bridge.
+    Fenced,
+    /// Another client has written the object since it was read.
+    Changed,
+    Api(kube::Error),
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        Self::Api(error)
+    }
+}
+
+/// Converts a failure without regard to its report.
+pub(super) fn outcome(written: Result<(), Failure>) -> Outcome {
+    match written {
+        Ok(()) => Outcome::Written,
+        Err(Failure::Refused(reason)) => Outcome::Refused(reason),
+        // The next attempt checks first which bridge has the node.
+        Err(Failure::Fenced) => Outcome::Retry("the node is connected to another bridge".to_owned()),
+        Err(Failure::Changed) => Outcome::Retry("the object was changed meanwhile".to_owned()),
+        Err(Failure::Api(error)) => classify(&error),
+    }
+}
+
+/// Decides whether a retry may help. A refusal of the API is final, unless its reason is load or the bridge's
+/// credentials, which may be renewed.
+fn classify(error: &kube::Error) -> Outcome {
+    match error {
+        kube::Error::Api(status) if (400..500).contains(&status.code) && ![401, 408, 429].contains(&status.code) => {
+            Outcome::Refused(status.message.clone())
+        }
+        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Outcome::Refused(error.to_string()),
+        _ => Outcome::Retry(error.to_string()),
+    }
+}
+
+/// Decides what happens to a report after the API's answer. A refusal of a status for a missing right (403) or by a
+/// policy (422, as of a ValidatingAdmissionPolicy) is retried later, because an administrator may correct it and the
+/// node does not report again. Events are not retried, and a mirror that is invalid (422) stays invalid.
+pub(super) fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
+    if is_of_the_past(report, &written) {
+        return Outcome::Written;
+    }
+    let passing = match report {
+        Report::PodStatus { .. } | Report::PodGone { .. } | Report::Node { .. } => &[403, 422][..],
+        Report::MirrorPod { .. } | Report::MirrorGone { .. } => &[403],
+        Report::Event { .. } | Report::Order { .. } | Report::Unknown => &[],
+    };
+    let passing = matches!(&written, Err(Failure::Api(error))
+        if code(error).is_some_and(|code| passing.contains(&code)) && !is_of_another(error));
+    match outcome(written) {
+        Outcome::Refused(reason) if passing => Outcome::Later(reason),
+        other => other,
+    }
+}
+
+/// Whether the report is about a pod, or into a namespace, that is deleted or terminating: the report is then out of
+/// date.
+fn is_of_the_past(report: &Report, written: &Result<(), Failure>) -> bool {
+    let Err(Failure::Api(error)) = written else { return false };
+    match report {
+        Report::PodStatus { .. } => code(error) == Some(404),
+        Report::Event { .. } => code(error) == Some(404) || is_caused_by(error, |cause| cause.reason == NAMESPACE_ENDS),
+        _ => false,
+    }
+}
+
+/// Cause with which the API refuses to create objects in a terminating namespace (K8s `NamespaceTerminatingCause`).
+const NAMESPACE_ENDS: &str = "NamespaceTerminating";
+
+fn is_caused_by(error: &kube::Error, is: impl Fn(&StatusCause) -> bool) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.details.iter().flat_map(|details| &details.causes).any(is)
+}
+
+/// Whether the API refused a patch because the object has another uid: a successor of the same name.
+fn is_of_another(error: &kube::Error) -> bool {
+    is_caused_by(error, |cause| cause.field == "metadata.uid")
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn refusals_are_final_and_trouble_is_not() {
+        let api = |code| kube::Error::Api(Box::new(Status::failure("m", "r").with_code(code)));
+        for code in [400, 403, 404, 409, 413, 422] {
+            assert_eq!(classify(&api(code)), Outcome::Refused("m".into()), "{code}");
+        }
+        for code in [401, 408, 429, 500, 502, 503, 504] {
+            assert!(matches!(classify(&api(code)), Outcome::Retry(_)), "{code}");
+        }
+        let broken = kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
+        assert!(matches!(classify(&broken), Outcome::Retry(_)), "nonsense in an answer proves nothing");
+    }
+
+    /// The outcome of a report that the API answers with this code, for this field.
+    fn answered(report: &Report, code: u16, field: &str) -> Outcome {
+        let details = json!({"causes": [{"reason": "r", "message": "m", "field": field}]});
+        let mut status = Status::failure("m", "r").with_code(code);
+        status.details = serde_json::from_value(details).unwrap();
+        judged(report, Err(Failure::Api(kube::Error::Api(Box::new(status)))))
+    }
+
+    #[test]
+    fn what_somebody_may_mend_is_tried_again() {
+        let (namespace, name, uid) = (String::from("default"), String::from("p"), String::from("u"));
+        let gone = Report::PodGone { namespace: namespace.clone(), name: name.clone(), uid: uid.clone() };
+        let status = Report::PodStatus { namespace, name, uid, status: Value::Null };
+        let (mirror, event) = (Report::MirrorPod { pod: Value::Null }, Report::Event { event: Value::Null });
+        let (later, refused) = (Outcome::Later("m".into()), Outcome::Refused("m".into()));
+        for report in [&status, &gone, &Report::Node { node: Value::Null }] {
+            assert_eq!(answered(report, 403, ""), later);
+            assert_eq!(answered(report, 422, "status"), later);
+            assert_eq!(answered(report, 422, "metadata.uid"), refused, "it has a successor");
+        }
+        assert_eq!(answered(&gone, 404, ""), refused);
+        assert_eq!(answered(&Report::Node { node: Value::Null }, 404, ""), refused);
+        assert_eq!((answered(&mirror, 403, ""), answered(&mirror, 422, "")), (later, refused.clone()));
+        assert_eq!((answered(&event, 403, ""), answered(&event, 422, "")), (refused.clone(), refused));
+    }
+
+    #[test]
+    fn report_about_what_has_gone_is_done() {
+        let uid = || "u".to_owned();
+        let status = Report::PodStatus { namespace: uid(), name: uid(), uid: uid(), status: Value::Null };
+        let event = Report::Event { event: Value::Null };
+        assert_eq!((answered(&status, 404, ""), answered(&event, 404, "")), (Outcome::Written, Outcome::Written));
+        let cause = json!({"causes": [{"reason": NAMESPACE_ENDS, "message": "m", "field": "metadata.namespace"}]});
+        let mut ends = Status::failure("m", "r").with_code(403);
+        ends.details = serde_json::from_value(cause).unwrap();
+        let ends = judged(&event, Err(Failure::Api(kube::Error::Api(Box::new(ends)))));
+        assert_eq!(ends, Outcome::Written);
+    }
+}

@@ -1,0 +1,22 @@
+//! Labels and annotations of Nodes that several parts of the bridge read or write.
+
+/// Label of the nodes that are connected through a bridge.
+pub const BRIDGED_LABEL: &str = "sampan.dev/bridged";
+
+/// Fencing number of the node's newest connection. It tells bridges of the same API that a node has moved.
+pub(super) const SESSION_ANNOTATION: &str = "sampan.dev/session";
+
+/// Address (`IP:PORT`) at which the node's bridge accepts requests for rules; other bridges forward requests for the
+/// node there. A bridge that accepts none leaves the value of an earlier bridge, which then answers that the node is
+/// not connected.
+pub(super) const RULES_ANNOTATION: &str = "sampan.dev/rules-address";
+
+/// The node's addresses for neighbours, set by the bridge. Only on a node that asks for routes.
+pub(super) const LAN_ADDRESSES: &str = "sampan.dev/lan-addresses";
+
+/// Address from which the node connected, set by the bridge. Nodes behind the same address share a LAN, unless a label
+/// says otherwise.
+pub(super) const PEER_ADDRESS: &str = "sampan.dev/peer-address";
+
+/// Set while statuses of the node's devices are marked as stale.
+pub(super) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
