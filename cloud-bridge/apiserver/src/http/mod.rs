@@ -18,7 +18,7 @@ pub(crate) mod server;
 mod status;
 pub(crate) mod watch;
 
-use crate::registry::managed_fields::Writer;
+use crate::registry::managed_fields::writer::Writer;
 use crate::registry::subresource::{scale, token};
 use body::BodyError;
 use std::collections::HashSet;
@@ -36,7 +36,11 @@ use super::resource::{Hooks, Resource, Serves};
 use super::state::Inner;
 use super::state::apart;
 use crate::auth::request_info::{Query, ResourcePath, Target, target};
-use crate::registry::{self, Answer, Context, create, delete, draft, list, patch, update};
+use crate::registry::answer::Answer;
+use crate::registry::context::Context;
+use crate::registry::perform::write;
+use crate::registry::{self, create, delete, draft, list, patch, update};
+use crate::resource::cel::Asked;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::aside;
 use apimachinery::pace::is_large;
@@ -47,7 +51,7 @@ use output::Form;
 use crate::codec::yaml::Document;
 use crate::codec::{parse, protobuf};
 use crate::registry::subresource::{eviction, finalize, pod};
-use crate::registry::{account, cel, metrics, reviews};
+use crate::registry::{account, metrics, reviews};
 use apimachinery::flow::Flow;
 use apimachinery::user::UserInfo;
 use encoding::{Encoding, YAML};
@@ -317,7 +321,7 @@ async fn route(
         warnings: resource.strategy().deprecation().into_iter().collect(),
         writer: Writer::new(query.text("fieldManager"), header(&parts.headers, &USER_AGENT), &path.subresource),
         strict,
-        cel: cel::Asked::default(),
+        cel: Asked::default(),
         aside: draft::Aside::default(),
         foresees: false,
         awaits_account: false,
@@ -409,9 +413,9 @@ fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> 
     match verb {
         "get" => registry::get(ctx),
         "list" if ctx.path.namespace.is_empty() || ctx.resource.namespaced => list::list(ctx),
-        "create" if !named && in_place => draft::write(ctx, sent, create::draft),
-        "update" if named => draft::write(ctx, sent, update::draft),
-        "patch" if named => draft::write(ctx, sent, patch::draft),
+        "create" if !named && in_place => write(ctx, sent, create::draft),
+        "update" if named => write(ctx, sent, update::draft),
+        "patch" if named => write(ctx, sent, patch::draft),
         "delete" => delete::delete(ctx, body),
         _ => Err(ApiError::method_not_allowed()),
     }
@@ -421,8 +425,8 @@ fn subresource(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> 
     let sent = || draft::Sent { body: body.clone(), media: media.to_owned() };
     match (verb, ctx.resource.subresource(&ctx.path.subresource)) {
         ("get", Some(Serves::Part)) => registry::get(ctx),
-        ("update", Some(Serves::Part)) => draft::write(ctx, sent(), update::draft),
-        ("patch", Some(Serves::Part)) => draft::write(ctx, sent(), patch::draft),
+        ("update", Some(Serves::Part)) => write(ctx, sent(), update::draft),
+        ("patch", Some(Serves::Part)) => write(ctx, sent(), patch::draft),
         ("create", Some(Serves::Binding)) => pod::bind(ctx, body),
         ("create", Some(Serves::Eviction)) => eviction::evict(ctx, body),
         ("create", Some(Serves::Token)) => token::create(ctx, body),

@@ -5,7 +5,7 @@ use http::{Method, Response};
 
 use super::body::ApiBody;
 use super::typed;
-use crate::registry::Context;
+use crate::registry::context::Context;
 use crate::registry::subresource::pod;
 use crate::resource::status::{ApiError, ApiResult};
 use kubelet_api::read;
