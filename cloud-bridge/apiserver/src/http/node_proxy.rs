@@ -4,7 +4,7 @@ use http::request::Parts;
 use http::{Method, Response};
 
 use super::body::ApiBody;
-use super::typed;
+use super::response::typed;
 use crate::registry::context::Context;
 use crate::registry::subresource::pod;
 use crate::resource::status::{ApiError, ApiResult};
