@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::body::revision;
 use super::leases::LEASES;
-use super::rows::{deleted_state, place, unsigned};
+use super::rows::{deleted_state, place, replaced, unsigned};
 use super::snapshot::{Most, Walked};
 use super::write::set_fact;
 use super::{Change, ChangeKind, Store, StoreError, Stored, bodies};
@@ -196,9 +195,4 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// A state that was replaced; its revision is in its body only.
-pub(super) fn replaced(key: ObjectKey, body: Vec<u8>) -> Stored {
-    Stored::new(key, revision(&body), body)
 }

@@ -62,3 +62,8 @@ pub(super) fn deleted_state(before: &Stored, rev: u64) -> Arc<Stored> {
     let body = body::with_version(&before.body, rev);
     Arc::new(Stored::new(before.key.clone(), rev, body.unwrap_or_default()))
 }
+
+/// A state that was replaced; its revision is in its body only.
+pub(super) fn replaced(key: ObjectKey, body: Vec<u8>) -> Stored {
+    Stored::new(key, body::revision(&body), body)
+}

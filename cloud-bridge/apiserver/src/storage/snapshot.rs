@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, Rows, params};
 
-use super::history::replaced;
 use super::leases::LEASES;
-use super::rows::unsigned;
+use super::rows::{replaced, unsigned};
 use super::{Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
 
