@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use super::eviction::{Evictions, Pod};
 use super::whole_seconds;
-use crate::events::{Event, Recorder};
+use crate::events::Recorder;
+use crate::events::event::Event;
 use crate::watch;
 use apimachinery::pace::sleep_until;
 

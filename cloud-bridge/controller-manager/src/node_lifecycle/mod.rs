@@ -25,7 +25,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::events::{self as recorded, Recorder};
+use crate::events::{Recorder, event};
 use crate::watch;
 use apimachinery::pace::in_slices;
 use apimachinery::pace::sleep_until;
@@ -328,8 +328,8 @@ fn changed(node: &SlimNode, spec: Value) -> Value {
 }
 
 /// K8s pkg/controller/util/node, `RecordNodeStatusChange`.
-fn no_subnet(node: &SlimNode) -> recorded::Event {
-    recorded::Event {
+fn no_subnet(node: &SlimNode) -> event::Event {
+    event::Event {
         about: ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
