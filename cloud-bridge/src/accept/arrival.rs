@@ -10,7 +10,8 @@ use tokio::task::coop;
 use tokio::time::Instant;
 
 use super::room::Seat;
-use super::{Gate, Patience, Source, TURNS, Turns};
+use super::source::Source;
+use super::{Gate, Patience, TURNS, Turns};
 
 /// A connection that arrives, shared by the task that moves its bytes and the one that answers its requests.
 #[derive(Debug)]
