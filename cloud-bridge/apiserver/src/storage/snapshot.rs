@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, Rows, params};
 
 use super::leases::LEASES;
-use super::rows::{replaced, unsigned};
+use super::rows::unsigned;
 use super::{Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
 
@@ -164,7 +164,7 @@ fn next_change(
         if unsigned(row, 2)? <= rev {
             return Ok(Some((key, Then::AsNow)));
         }
-        let before = bodies::read(conn, row, 3)?.map(|body| replaced(key.clone(), body));
+        let before = bodies::read(conn, row, 3)?.map(|body| Stored::replaced(key.clone(), body));
         return Ok(Some((key, Then::Was(before))));
     }
     Ok(None)
