@@ -19,8 +19,8 @@ use hyper_util::rt::TokioExecutor;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::time::timeout;
 
-use super::answer::{Answer, text};
-use super::translate::{FORWARDED, is_of_connection, later};
+use super::translate::{is_of_connection, later};
+use super::{Answer, text};
 use crate::pki::authority::Authority;
 use crate::pki::clock;
 
@@ -28,6 +28,9 @@ use crate::pki::clock;
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Timeout of connecting to the other bridge.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// Header of a forwarded request, which is not forwarded again.
+pub(super) const FORWARDED: HeaderName = HeaderName::from_static("x-sampan-forwarded");
 
 /// Client for the other bridges.
 pub(super) struct Forwarder(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);

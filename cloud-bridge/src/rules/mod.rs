@@ -4,7 +4,6 @@
 //! Owns the port and who may use it, and the way to other bridges. Which rule a request is for, and the way to the node, are the
 //! bridge's.
 
-mod answer;
 mod forward;
 mod translate;
 
@@ -22,7 +21,7 @@ use bytes::Bytes;
 use clap::Args;
 use edge_protocol::message::MAX_BODY;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
@@ -40,9 +39,8 @@ use crate::listen;
 use crate::pki::authority::{self, Authority};
 use crate::pki::serving::Serving;
 use crate::pki::tls;
-use answer::text;
-use forward::Forwarder;
-use translate::{FORWARDED, Place, Refusal, call, place, response};
+use forward::{FORWARDED, Forwarder};
+use translate::{Place, Refusal, call, place, response};
 
 /// Timeout for the body of a request.
 const BODY: Duration = Duration::from_secs(30);
@@ -147,6 +145,8 @@ pub async fn serve(
     }
 }
 
+type Answer = Response<Full<Bytes>>;
+
 async fn answer(
     served: Arc<Served>,
     client: Arc<Client>,
@@ -206,4 +206,11 @@ impl From<Denied> for Refusal {
         };
         Self::Denied(code, denied.to_string())
     }
+}
+
+fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }

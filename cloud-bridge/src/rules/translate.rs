@@ -7,16 +7,14 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 use http_body_util::Full;
 
-use super::answer::{Answer, text};
+use super::forward::FORWARDED;
+use super::{Answer, text};
 use crate::bridge::rules::Target;
 
 /// Maximum length of the headers for a server on a node, in bytes.
 const HEADERS: usize = 16 << 10;
 /// Value of `Retry-After` for a node that is not connected, in seconds.
 const RETRY_AFTER: u16 = 5;
-
-/// Header of a forwarded request, which is not forwarded again.
-pub(super) const FORWARDED: HeaderName = HeaderName::from_static("x-sampan-forwarded");
 
 /// Destination of a request.
 #[derive(Debug, PartialEq, Eq)]
