@@ -10,8 +10,7 @@ use tokio::task::coop;
 use tokio::time::Instant;
 
 use super::room::Seat;
-use super::source::Source;
-use super::{Gate, Patience, TURNS, Turns};
+use super::{Gate, Patience, Source, TURNS, Turns};
 
 /// A connection that arrives, shared by the task that moves its bytes and the one that answers its requests.
 #[derive(Debug)]

@@ -25,9 +25,8 @@ use tokio::task::coop;
 use tokio_rustls::TlsAcceptor;
 
 use super::lingering::Lingering;
-use super::source::Source;
 use super::unsent::{Followed, Unsent};
-use super::{Arrival, Busy, Gate, Kept};
+use super::{Arrival, Busy, Gate, Kept, Source};
 use apimachinery::flow::Flow;
 
 /// Maximum number of concurrent requests on one HTTP/2 connection. A burst of them delays others; clients in Go open

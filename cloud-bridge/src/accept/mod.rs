@@ -10,7 +10,6 @@ pub mod client;
 mod kept;
 mod lingering;
 mod room;
-pub(crate) mod source;
 mod unsent;
 
 use std::collections::HashMap;
@@ -29,7 +28,6 @@ pub use arrival::Arrival;
 pub use kept::{Busy, Kept};
 pub(crate) use lingering::Lingering;
 use room::Room;
-use source::Source;
 
 /// Timeouts for peers.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +81,19 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Interval between two log lines about errors of accept(2).
 const TOLD: Duration = Duration::from_secs(60);
+
+/// A source of connections: an IPv4 address or a /64 network of IPv6, which is one subscriber's (RFC 6177).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Source(IpAddr);
+
+impl Source {
+    pub(crate) fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            v4 @ IpAddr::V4(_) => Self(v4),
+            IpAddr::V6(v6) => Self(IpAddr::V6((u128::from(v6) >> 64 << 64).into())),
+        }
+    }
+}
 
 /// Counters of connections, shared by all listeners of a process.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::source::Source;
+use super::Source;
 
 /// The holder for which seats are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 
 use super::cache::Cache;
 use super::places::Places;
-use crate::accept::source::Source;
+use crate::accept::Source;
 use crate::pki::clock;
 use crate::pki::identity::{Holder, Subject};
 

@@ -8,7 +8,7 @@ use http::{HeaderMap, header};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::sessions::{LIFE, Sessions};
-use crate::accept::source::Source;
+use crate::accept::Source;
 use crate::kubelet::auth::{Denied, Reviewer, bearer};
 use crate::listen::is_operator;
 use crate::pki::authority::hex;

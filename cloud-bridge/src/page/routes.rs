@@ -23,7 +23,7 @@ use super::jobs::Jobs;
 use super::packed;
 use super::stream::{self, News, Seats, TICK};
 use super::usage::Usage;
-use crate::accept::source::Source;
+use crate::accept::Source;
 use crate::bridge::Bridge;
 use crate::kubelet::auth::Denied;
 use crate::pki::identity::Holder;
