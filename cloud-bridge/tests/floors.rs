@@ -22,7 +22,7 @@ fn here() -> &'static Path {
 
 #[test]
 fn circles_of_files_are_small() {
-    let crates = ["apimachinery", "kubelet-api", "controller-manager", "cel", "../edge-protocol"];
+    let crates = ["apimachinery", "kubelet-api", "apiserver", "controller-manager", "cel", "../edge-protocol"];
     let mut wrong: Vec<String> = crates.iter().flat_map(|one| circles(&here().join(one), 3)).collect();
     // The bridge itself has none.
     wrong.extend(circles(here(), 1));

@@ -21,7 +21,7 @@ pub use auth::accounts::{Accounts, KeyError};
 pub use codec::yaml::write::from_json as yaml_from_json;
 pub use http::body::{ApiBody, BodyError};
 pub use http::server::{LocalService, Overdrawn, Server};
-pub use kinds::service::cluster_ip::ServiceRange;
+pub use kinds::service::range::ServiceRange;
 pub use resource::status::ApiError;
 pub use state::Config;
 pub use storage::StoreError;

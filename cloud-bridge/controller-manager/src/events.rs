@@ -1,11 +1,12 @@
 //! Writes the events of controllers into the API, each when there is nothing better to do.
 
 mod correlator;
+pub(crate) mod event;
 
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{self as core, EventSource, ObjectReference};
+use k8s_openapi::api::core::v1::{self as core, EventSource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -13,20 +14,10 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use correlator::{Correlator, Observed};
+use event::Event;
 
 /// Events not yet written; beyond this the oldest are dropped, as they are only for people.
 const WAITING_MAX: usize = 1024;
-
-/// An event about an object.
-#[derive(Debug, Clone)]
-pub(crate) struct Event {
-    pub(crate) about: ObjectReference,
-    /// `Normal` or `Warning`.
-    pub(crate) kind: &'static str,
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-    pub(crate) component: &'static str,
-}
 
 pub(crate) struct Recorder {
     client: Client,

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::attributes::Attributes;
-use super::subject;
+use super::attributes::{Attributes, subject};
 use crate::codec::bounds;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::large::LargeObjects;

@@ -26,7 +26,7 @@ use crate::kinds::volume;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
-use attributes::Attributes;
+use attributes::{Attributes, subject};
 
 /// Before a creation.
 pub(crate) fn create(store: &Store, ctx: &Attributes<'_>, value: &mut Value) -> ApiResult<()> {
@@ -151,15 +151,6 @@ pub(crate) fn delete(ctx: &Attributes<'_>, current: &Stored) -> ApiResult<()> {
     }
     priority::delete_class(ctx, current)?;
     node_restriction::restrict_delete(ctx, current)
-}
-
-/// Name of an object in a refusal; it may have no name yet.
-fn subject(value: &Value) -> &str {
-    match (meta::text(value, "name"), meta::text(value, "generateName")) {
-        ("", "") => "Unknown",
-        ("", prefix) => prefix,
-        (name, _) => name,
-    }
 }
 
 fn namespace_lives(store: &Store, ctx: &Attributes<'_>, value: &Value) -> ApiResult<()> {

@@ -6,8 +6,8 @@ use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
-use super::JSON;
 use super::body::{ApiBody, BodyError};
+use super::response::JSON;
 use crate::codec::parse;
 use crate::codec::protobuf::{self, MEDIA_TYPE};
 

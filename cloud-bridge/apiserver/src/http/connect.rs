@@ -8,7 +8,7 @@ use http::request::Parts;
 
 use super::body::ApiBody;
 use crate::auth::Attributes;
-use crate::registry::Context;
+use crate::registry::context::Context;
 use crate::registry::subresource::pod;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::Inner;

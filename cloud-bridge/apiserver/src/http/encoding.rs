@@ -1,12 +1,13 @@
 //! The encoding of an answer by the `Accept` header (K8s apiserver pkg/endpoints/handlers/negotiation/negotiate.go):
 //! JSON, YAML, or protobuf for clients that accept nothing else.
 
-use http::Response;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Response};
 
+use super::binary;
 use super::body::ApiBody;
 use super::output::Version;
-use super::{JSON, binary};
+use super::response::JSON;
 use crate::codec::protobuf;
 use crate::codec::yaml::write;
 
@@ -18,6 +19,12 @@ pub(super) enum Encoding {
     Json,
     Yaml,
     Protobuf,
+}
+
+/// All `Accept` values as one.
+pub(super) fn accept(headers: &HeaderMap) -> String {
+    let values = headers.get_all(ACCEPT);
+    values.iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",")
 }
 
 /// The encoding that an `Accept` header asks for, and the header as if it named JSON in its place, best choice first.

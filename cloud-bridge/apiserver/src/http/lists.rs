@@ -12,7 +12,7 @@ use tokio::task::yield_now;
 
 use super::body::BodyError;
 use super::output::{END, Form, list_head, list_item};
-use crate::registry::list::{Large, Listed};
+use crate::registry::answer::{Large, Listed};
 use crate::resource::Resource;
 use crate::state::Inner;
 use crate::storage::{Most, Page, Stored};

@@ -14,20 +14,21 @@ pub mod openapi;
 pub(crate) mod output;
 pub(crate) mod paths;
 pub(crate) mod pod_proxy;
+mod response;
 pub(crate) mod server;
 mod status;
 pub(crate) mod watch;
 
-use crate::registry::managed_fields::Writer;
+use crate::registry::managed_fields::writer::Writer;
 use crate::registry::subresource::{scale, token};
 use body::BodyError;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::header::{CONTENT_TYPE, HeaderValue, USER_AGENT};
 use http::request::Parts;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{HeaderMap, Method, Response};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -36,7 +37,11 @@ use super::resource::{Hooks, Resource, Serves};
 use super::state::Inner;
 use super::state::apart;
 use crate::auth::request_info::{Query, ResourcePath, Target, target};
-use crate::registry::{self, Answer, Context, create, delete, draft, list, patch, update};
+use crate::registry::answer::Answer;
+use crate::registry::context::Context;
+use crate::registry::perform::write;
+use crate::registry::{self, create, delete, draft, list, patch, update};
+use crate::resource::cel::Asked;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::aside;
 use apimachinery::pace::is_large;
@@ -47,16 +52,16 @@ use output::Form;
 use crate::codec::yaml::Document;
 use crate::codec::{parse, protobuf};
 use crate::registry::subresource::{eviction, finalize, pod};
-use crate::registry::{account, cel, metrics, reviews};
+use crate::registry::{account, metrics, reviews};
 use apimachinery::flow::Flow;
 use apimachinery::user::UserInfo;
 use encoding::{Encoding, YAML};
 use kubelet_api::streaming;
+use response::{JSON, json, no_page, respond, typed};
 
 /// The largest request body, as the API server has it.
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 
-const JSON: &str = "application/json";
 /// The content types of objects, and of custom ones.
 const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const CUSTOM: &str = "application/json, application/yaml";
@@ -86,7 +91,7 @@ pub(crate) fn permit(inner: &Inner, user: &UserInfo, flow: &Flow, parts: &Parts)
     let acting = impersonation::impersonate(&inner.authorizer, user, &attributes, &parts.headers)?;
     let user = acting.unwrap_or_else(|| user.clone());
     inner.authorizer.authorize(&user, &attributes)?;
-    let (encoding, accepted) = encoding::chosen(&accept(&parts.headers));
+    let (encoding, accepted) = encoding::chosen(&encoding::accept(&parts.headers));
     Ok(Permitted { user, query, target, attributes, flow: flow.clone(), encoding, accepted })
 }
 
@@ -168,38 +173,8 @@ fn object(code: u16, value: &Value) -> Response<ApiBody> {
     json(code, if value["kind"] == "Status" { status::line(value) } else { format!("{value}\n") })
 }
 
-/// A JSON answer.
-pub(crate) fn json(code: u16, body: impl Into<Bytes>) -> Response<ApiBody> {
-    typed(code, JSON, body)
-}
-
-/// An answer of any content type.
-pub(crate) fn typed(code: u16, content_type: &'static str, body: impl Into<Bytes>) -> Response<ApiBody> {
-    respond(code, content_type, ApiBody::full(body))
-}
-
-/// What the API server's mux says of paths that nothing serves.
-pub(crate) fn no_page() -> Response<ApiBody> {
-    typed(404, "text/plain; charset=utf-8", "404 page not found\n")
-}
-
-fn respond(code: u16, content_type: &'static str, body: ApiBody) -> Response<ApiBody> {
-    let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-    response
-}
-
 fn header<'a>(headers: &'a HeaderMap, name: &http::HeaderName) -> &'a str {
     headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default()
-}
-
-/// All `Accept` values as one.
-fn accept(headers: &HeaderMap) -> String {
-    let values = headers.get_all(http::header::ACCEPT);
-    values.iter().filter_map(|v| v.to_str().ok()).collect::<Vec<_>>().join(",")
 }
 
 /// The body of a request as JSON.
@@ -317,7 +292,7 @@ async fn route(
         warnings: resource.strategy().deprecation().into_iter().collect(),
         writer: Writer::new(query.text("fieldManager"), header(&parts.headers, &USER_AGENT), &path.subresource),
         strict,
-        cel: cel::Asked::default(),
+        cel: Asked::default(),
         aside: draft::Aside::default(),
         foresees: false,
         awaits_account: false,
@@ -409,9 +384,9 @@ fn verb(ctx: &mut Context<'_>, verb: &str, content_type: &str, body: &Bytes) -> 
     match verb {
         "get" => registry::get(ctx),
         "list" if ctx.path.namespace.is_empty() || ctx.resource.namespaced => list::list(ctx),
-        "create" if !named && in_place => draft::write(ctx, sent, create::draft),
-        "update" if named => draft::write(ctx, sent, update::draft),
-        "patch" if named => draft::write(ctx, sent, patch::draft),
+        "create" if !named && in_place => write(ctx, sent, create::draft),
+        "update" if named => write(ctx, sent, update::draft),
+        "patch" if named => write(ctx, sent, patch::draft),
         "delete" => delete::delete(ctx, body),
         _ => Err(ApiError::method_not_allowed()),
     }
@@ -421,8 +396,8 @@ fn subresource(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes) -> 
     let sent = || draft::Sent { body: body.clone(), media: media.to_owned() };
     match (verb, ctx.resource.subresource(&ctx.path.subresource)) {
         ("get", Some(Serves::Part)) => registry::get(ctx),
-        ("update", Some(Serves::Part)) => draft::write(ctx, sent(), update::draft),
-        ("patch", Some(Serves::Part)) => draft::write(ctx, sent(), patch::draft),
+        ("update", Some(Serves::Part)) => write(ctx, sent(), update::draft),
+        ("patch", Some(Serves::Part)) => write(ctx, sent(), patch::draft),
         ("create", Some(Serves::Binding)) => pod::bind(ctx, body),
         ("create", Some(Serves::Eviction)) => eviction::evict(ctx, body),
         ("create", Some(Serves::Token)) => token::create(ctx, body),

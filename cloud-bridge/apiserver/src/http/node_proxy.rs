@@ -4,8 +4,8 @@ use http::request::Parts;
 use http::{Method, Response};
 
 use super::body::ApiBody;
-use super::typed;
-use crate::registry::Context;
+use super::response::typed;
+use crate::registry::context::Context;
 use crate::registry::subresource::pod;
 use crate::resource::status::{ApiError, ApiResult};
 use kubelet_api::read;

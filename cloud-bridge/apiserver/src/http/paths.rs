@@ -9,7 +9,9 @@ use http::{HeaderMap, Method, Response};
 use serde_json::Value;
 
 use super::body::ApiBody;
-use super::{JSON, accept, discovery, json, no_page, openapi, pod_proxy, respond, typed};
+use super::encoding::accept;
+use super::response::{JSON, json, no_page, respond, typed};
+use super::{discovery, openapi, pod_proxy};
 use crate::auth::request_info::Query;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};

@@ -14,7 +14,7 @@ use kubelet_api::streaming::{OnUpgrade, proxy};
 use super::body::{ApiBody, BodyError};
 use super::links;
 use crate::auth::Attributes;
-use crate::registry::Context;
+use crate::registry::context::Context;
 use crate::registry::subresource::pod::{self, Proxied};
 use crate::registry::subresource::service;
 use crate::resource::status::{ApiError, ApiResult};

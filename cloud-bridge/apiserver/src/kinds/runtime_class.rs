@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::columns::{AGE, NAME, age, name};
 use super::kind::{Kind, PLAIN};
 use super::pod::validate::{affinity, resources};
-use super::pod::warnings::deprecated;
+use super::pod::warnings::common::deprecated;
 use crate::codec::decode;
 use crate::resource::object_meta;
 use apimachinery::field::{Errors, FieldError, immutable, invalid_text};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::cidr::read_canonical;
 use super::columns::{AGE, NAME, age, name};
 use super::kind::{Kind, PLAIN, any_status, keep_status};
-use super::service::cluster_ip::ServiceRange;
+use super::service::range::ServiceRange;
 use crate::codec::decode;
 use crate::patch::merge_keys::{CONDITIONS, META, Type, object};
 use crate::resource::rules::Rules;

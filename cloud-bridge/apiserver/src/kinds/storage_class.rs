@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::columns::{AGE, NAME, age};
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN};
-use super::pod::warnings::deprecated;
+use super::pod::warnings::common::deprecated;
 use crate::codec::decode;
 use crate::resource::rules::Rules;
 use apimachinery::field::{Errors, FieldError, immutable, invalid_text, one_of};

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::{Answer, Context, cel};
+use super::answer::Answer;
+use super::attempts::answered;
+use super::context::Context;
 use crate::admission;
 use crate::resource::status::ApiResult;
 
@@ -18,7 +20,7 @@ pub(crate) async fn awaited(
     mut verb: impl FnMut(&mut Context<'_>) -> ApiResult<Answer>,
 ) -> ApiResult<Answer> {
     let warnings = ctx.warnings.len();
-    let refused = cel::answered(ctx, &mut verb).await;
+    let refused = answered(ctx, &mut verb).await;
     if !std::mem::take(&mut ctx.awaits_account) {
         return refused;
     }
@@ -28,7 +30,7 @@ pub(crate) async fn awaited(
         let found = admission::has_default_account(&ctx.store(), &ctx.path.namespace)?;
         if found {
             ctx.warnings.truncate(warnings);
-            return step.begin(cel::answered(ctx, verb)).await;
+            return step.begin(answered(ctx, verb)).await;
         }
     }
     refused

@@ -7,38 +7,19 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{Answer, Context, draft};
-use crate::resource::cel::{CelQuestion, Verdict};
+use super::context::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::strategy::Strategy;
 use apimachinery::field::{FieldError, FieldErrorKind};
 use apimachinery::json::items;
 use apimachinery::meta;
 
-/// How often an object may have changed while its rules were judged; as often as the API server tries a patch.
-const ATTEMPTS: usize = 5;
-
-/// What one request has asked about rules.
-#[derive(Default)]
-pub(crate) struct Asked {
-    pending: Option<CelQuestion>,
-    answered: Option<(CelQuestion, Verdict)>,
-    name: Option<String>,
-}
-
-impl Asked {
-    /// The generated name of a new object: the same each time that the verb runs.
-    pub(crate) fn name(&mut self, make: impl FnOnce() -> String) -> String {
-        self.name.get_or_insert_with(make).clone()
-    }
-}
-
 /// Adds the errors that the rules find in the object. Unlike in Kubernetes, a write that only removes finalizers from
 /// an object under deletion is not checked: if the rules cannot be evaluated, such objects and their namespaces would
 /// stay forever.
 ///
 /// # Errors
-/// The rules have not been evaluated yet: `answered` does that.
+/// The rules have not been evaluated yet: `attempts::answered` does that.
 pub(crate) fn check(
     ctx: &mut Context<'_>,
     new: &Value,
@@ -94,22 +75,4 @@ fn only_lets_go(strategy: &dyn Strategy, new: &Value, old: &Value) -> bool {
 fn blocks(kind: FieldErrorKind) -> bool {
     use FieldErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
     matches!(kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
-}
-
-/// Runs a verb, and again whenever it has asked about rules and was answered.
-pub(crate) async fn answered(
-    ctx: &mut Context<'_>,
-    mut verb: impl FnMut(&mut Context<'_>) -> ApiResult<Answer>,
-) -> ApiResult<Answer> {
-    let warnings = ctx.warnings.len();
-    for _ in 1..ATTEMPTS {
-        let outcome = draft::awaited(ctx, &mut verb).await;
-        let Some(question) = ctx.cel.pending.take() else { return outcome };
-        ctx.warnings.truncate(warnings);
-        let verdict = ctx.inner.cel.ask(&ctx.user.name, &question).await?;
-        ctx.cel.answered = Some((question, verdict));
-        ctx.look_up()?;
-    }
-    let outcome = draft::awaited(ctx, &mut verb).await;
-    if ctx.cel.pending.take().is_none() { outcome } else { Err(ApiError::modified(&ctx.resource, &ctx.path.name)) }
 }

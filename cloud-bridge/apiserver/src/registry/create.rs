@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Context;
-use super::draft::{Draft, Drafted, Sent};
+use super::context::Context;
+use super::draft::{Draft, Drafted, New, Sent};
 use super::{cel, managed_fields};
 use crate::admission::{self, resource_quota};
 use crate::resource::object_meta;
@@ -16,12 +16,6 @@ use apimachinery::meta;
 
 /// How often a generated name may collide before the client hears of it.
 const NAME_ATTEMPTS: usize = 8;
-
-/// A new object, as far as it is known without the storage.
-pub(crate) struct New {
-    value: Value,
-    managed: Value,
-}
 
 /// POST.
 pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, _current: Option<&Arc<Stored>>) -> ApiResult<Drafted> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::context::Context;
 use super::draft::{Drafted, Sent};
-use super::{Context, apply, update};
+use super::{apply, update};
 use crate::codec::parse;
 use crate::patch::json::{self, JsonPatchError};
 use crate::patch::strategic::PatchError;

@@ -7,9 +7,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use super::draft::{Draft, Drafted, Sent};
-use super::{Context, create};
-use super::{cel, managed_fields};
+use super::context::Context;
+use super::draft::{Change, Draft, Drafted, Owners, Sent};
+use super::{cel, create, managed_fields};
 use crate::admission::{self, resource_quota};
 use crate::resource::Resource;
 use crate::resource::object_meta;
@@ -18,26 +18,6 @@ use crate::storage::{Store, Stored};
 use apimachinery::field::{FieldError, FieldErrorKind};
 use apimachinery::json::remove;
 use apimachinery::meta;
-
-/// A change of an object, as far as it is known without the storage.
-pub(crate) struct Change {
-    pub(crate) current: Arc<Stored>,
-    /// The object by the rules of now, where it is stored otherwise.
-    old: Option<Value>,
-    new: Value,
-    /// The managedFields that the client sent.
-    sent: Value,
-    owners: Owners,
-}
-
-/// The managedFields after a change.
-enum Owners {
-    /// Server-side apply has worked them out.
-    Applied(Value),
-    /// Those of an object that is stored with this hash: admission may change it.
-    Foreseen(u64, Value),
-    Unknown,
-}
 
 /// PUT.
 pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Stored>>) -> ApiResult<Drafted> {

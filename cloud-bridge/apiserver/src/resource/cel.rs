@@ -72,3 +72,18 @@ pub(crate) struct Verdict {
     /// What breaks a rule but did so before.
     pub(crate) warnings: Vec<String>,
 }
+
+/// What one request has asked about rules.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) pending: Option<CelQuestion>,
+    pub(crate) answered: Option<(CelQuestion, Verdict)>,
+    name: Option<String>,
+}
+
+impl Asked {
+    /// The generated name of a new object: the same each time that the verb runs.
+    pub(crate) fn name(&mut self, make: impl FnOnce() -> String) -> String {
+        self.name.get_or_insert_with(make).clone()
+    }
+}

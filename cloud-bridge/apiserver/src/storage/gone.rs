@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use super::Stored;
 use super::keeper::beside;
+use super::stored::Stored;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 
-use super::body::revision;
 use super::leases::LEASES;
-use super::rows::{deleted_state, place, unsigned};
+use super::rows::{place, unsigned};
 use super::snapshot::{Most, Walked};
 use super::write::set_fact;
 use super::{Change, ChangeKind, Store, StoreError, Stored, bodies};
@@ -83,14 +82,14 @@ impl Store {
         let mut newer: BTreeMap<ObjectKey, Option<Arc<Stored>>> = BTreeMap::new();
         let mut changes = Vec::with_capacity(rows.len());
         for (rev, key, kind, before) in rows.into_iter().rev() {
-            let before: Option<Arc<Stored>> = before.map(|bytes| Arc::new(replaced(key.clone(), bytes)));
+            let before: Option<Arc<Stored>> = before.map(|bytes| Arc::new(Stored::replaced(key.clone(), bytes)));
             let after = match newer.insert(key.clone(), before.clone()) {
                 Some(next) => next,
                 None => self.made(storage, &key, rev)?,
             };
             let change = match (kind, before, after) {
                 (2, Some(before), _) => {
-                    let object = deleted_state(&before, rev);
+                    let object = before.at(rev);
                     Change { rev, kind: ChangeKind::Deleted, object, before: Some(before) }
                 }
                 (1, Some(before), Some(object)) => {
@@ -122,7 +121,7 @@ impl Store {
             })
             .map_err(|e| self.sql(e))?;
         match next {
-            Some(before) => Ok(before.map(|bytes| Arc::new(replaced(key.clone(), bytes)))),
+            Some(before) => Ok(before.map(|bytes| Arc::new(Stored::replaced(key.clone(), bytes)))),
             None => self.get(storage, key),
         }
     }
@@ -196,9 +195,4 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// A state that was replaced; its revision is in its body only.
-pub(super) fn replaced(key: ObjectKey, body: Vec<u8>) -> Stored {
-    Stored::new(key, revision(&body), body)
 }

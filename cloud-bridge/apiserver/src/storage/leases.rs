@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{Change, Stored};
+use super::stored::{Change, Stored};
 use apimachinery::key::ObjectKey;
 
 /// Where Leases are stored.

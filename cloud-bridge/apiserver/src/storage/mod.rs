@@ -17,32 +17,28 @@ mod read;
 mod rows;
 mod schema;
 mod snapshot;
+mod stored;
 mod subscribers;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
-use serde_json::Value;
 
-use apimachinery::key::ObjectKey;
-use apimachinery::pace::is_large;
 use clock::Clock;
 use keeper::Keeper;
 pub(crate) use leases::LEASES;
 use leases::Leases;
+pub(crate) use past::History;
 use past::Past;
-use rows::deleted_state;
 pub(crate) use snapshot::{Most, Page};
+pub(crate) use stored::{Change, ChangeKind, Place, Stored};
 pub(crate) use subscribers::{Held, Interest, Subscription, Told, View};
 use sync::Syncer;
 pub(crate) use sync::{Debt, Durable, Unsynced};
@@ -65,105 +61,6 @@ pub enum StoreError {
     /// A stored body is not a JSON object.
     #[error("stored object {storage} {namespace}/{name}: {reason}")]
     Body { storage: String, namespace: String, name: String, reason: String },
-}
-
-/// Where an object is stored: the storage, and its key there.
-pub(crate) type Place = (String, ObjectKey);
-
-/// One stored state of one object.
-#[derive(Debug)]
-pub(crate) struct Stored {
-    pub key: ObjectKey,
-    pub rev: u64,
-    /// JSON without kind and apiVersion.
-    pub body: Bytes,
-    value: OnceLock<Value>,
-    head: OnceLock<Value>,
-}
-
-impl Stored {
-    pub(crate) fn new(key: ObjectKey, rev: u64, body: impl Into<Bytes>) -> Self {
-        Self { key, rev, body: body.into(), value: OnceLock::new(), head: OnceLock::new() }
-    }
-
-    /// The object as it would be stored: of a dry run, or of a write that changes nothing.
-    pub(crate) fn unwritten(value: Value) -> Arc<Self> {
-        let body = serde_json::to_vec(&value).unwrap_or_default();
-        let rev = value["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok());
-        let stored = Self::new(ObjectKey::of(&value), rev.unwrap_or_default(), body);
-        let _ = stored.value.set(value);
-        Arc::new(stored)
-    }
-
-    /// This state as if it had been written at `rev`: a watch sends it for an object that it no longer selects.
-    pub(crate) fn at(&self, rev: u64) -> Arc<Self> {
-        deleted_state(self, rev)
-    }
-
-    /// Returns a copy without the parsed body.
-    pub(crate) fn unparsed(&self) -> Arc<Self> {
-        Arc::new(Self::new(self.key.clone(), self.rev, self.body.clone()))
-    }
-
-    /// The parsed body. Null if the row is damaged, which `quick_check` at opening makes improbable.
-    pub(crate) fn value(&self) -> &Value {
-        self.value.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
-    }
-
-    /// Whether it is a large object, and parsed.
-    pub(crate) fn is_large_tree(&self) -> bool {
-        is_large(self.body.len()) && self.value.get().is_some()
-    }
-
-    /// A copy of the parsed body, to be changed. A large body is parsed for it, and is not kept parsed.
-    pub(crate) fn copy(&self) -> Value {
-        match self.value.get() {
-            None if is_large(self.body.len()) => serde_json::from_slice(&self.body).unwrap_or_default(),
-            _ => self.value().clone(),
-        }
-    }
-
-    /// The object with at least its metadata, except managedFields: nothing more is parsed for it.
-    pub(crate) fn head(&self) -> &Value {
-        self.value.get().unwrap_or_else(|| self.head.get_or_init(|| body::head(&self.body)))
-    }
-
-    /// The object with at least its metadata: nothing more is parsed for it.
-    pub(crate) fn metadata(&self) -> Cow<'_, Value> {
-        self.value.get().map_or_else(|| Cow::Owned(body::metadata(&self.body)), Cow::Borrowed)
-    }
-}
-
-/// Effect of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ChangeKind {
-    Added = 0,
-    Modified = 1,
-    Deleted = 2,
-}
-
-/// One write, as watchers see it.
-#[derive(Debug, Clone)]
-pub(crate) struct Change {
-    pub rev: u64,
-    pub kind: ChangeKind,
-    /// The new state; for a deletion the last state with the revision of the deletion.
-    pub object: Arc<Stored>,
-    /// The state before; `None` for an addition.
-    pub before: Option<Arc<Stored>>,
-}
-
-/// How much of the past is kept.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct History {
-    /// At least this long...
-    pub age: Duration,
-    /// ...but never in more changes than this...
-    pub rows: u64,
-    /// ...and never more bytes of replaced states than this.
-    pub bytes: u64,
-    /// How many bytes of objects that expire, which are events, are kept: the oldest go first.
-    pub expiring: u64,
 }
 
 /// The storage.

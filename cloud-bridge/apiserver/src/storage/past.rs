@@ -1,8 +1,20 @@
 //! Limits of the history: its changes, and those to delete. Pure; `history` executes it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use super::History;
+/// How much of the past is kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct History {
+    /// At least this long...
+    pub age: Duration,
+    /// ...but never in more changes than this...
+    pub rows: u64,
+    /// ...and never more bytes of replaced states than this.
+    pub bytes: u64,
+    /// How many bytes of objects that expire, which are events, are kept: the oldest go first.
+    pub expiring: u64,
+}
 
 /// One row of `changes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +67,6 @@ impl Past {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -1,11 +1,9 @@
 //! The small statements and conversions that the storage's operations share.
 
-use std::sync::Arc;
-
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 
-use super::{ChangeKind, Place, Stored, body};
+use super::stored::{ChangeKind, Place};
 use apimachinery::key::ObjectKey;
 
 pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
@@ -55,10 +53,4 @@ pub(super) fn insert_change(
          (SELECT body FROM objects WHERE storage = ?2 AND ns = ?3 AND name = ?4))",
     )?
     .execute(params![rev.cast_signed(), storage, key.namespace, key.name, kind as i64, at])
-}
-
-/// The last state of an object as its deletion event shows it.
-pub(super) fn deleted_state(before: &Stored, rev: u64) -> Arc<Stored> {
-    let body = body::with_version(&before.body, rev);
-    Arc::new(Stored::new(before.key.clone(), rev, body.unwrap_or_default()))
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, Rows, params};
 
-use super::history::replaced;
 use super::leases::LEASES;
 use super::rows::unsigned;
 use super::{Store, StoreError, Stored, bodies};
@@ -165,7 +164,7 @@ fn next_change(
         if unsigned(row, 2)? <= rev {
             return Ok(Some((key, Then::AsNow)));
         }
-        let before = bodies::read(conn, row, 3)?.map(|body| replaced(key.clone(), body));
+        let before = bodies::read(conn, row, 3)?.map(|body| Stored::replaced(key.clone(), body));
         return Ok(Some((key, Then::Was(before))));
     }
     Ok(None)

@@ -7,9 +7,11 @@ mod leases;
 mod objects;
 mod watchers;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use apimachinery::key::ObjectKey;
+use serde_json::{Value, json};
 
 use super::*;
 

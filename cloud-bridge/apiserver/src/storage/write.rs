@@ -11,7 +11,7 @@ use super::gone;
 use super::keeper;
 use super::leases::{self, LEASES};
 use super::past::Row;
-use super::rows::{deleted_state, insert_change, owners_of, set_owners};
+use super::rows::{insert_change, owners_of, set_owners};
 use super::{Change, ChangeKind, Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
@@ -80,7 +80,7 @@ impl Store {
             noted.map_err(|e| StoreError::Unsynced { path: self.path.clone(), reason: e.to_string() })?;
         }
         let rev = self.next_revision()?;
-        let last = deleted_state(before, rev);
+        let last = before.at(rev);
         let now = self.clock.now();
         let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
         let delete = || {

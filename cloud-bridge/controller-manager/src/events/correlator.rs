@@ -8,7 +8,7 @@ use std::time::Duration;
 use edge_protocol::names::event_name;
 use jiff::Timestamp;
 
-use super::Event;
+use super::event::Event;
 
 /// Number of different messages, each within the interval after the previous one, from which they are combined into one
 /// event.

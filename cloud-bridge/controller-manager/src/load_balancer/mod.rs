@@ -21,12 +21,10 @@ use tokio::time::Instant;
 use crate::watch;
 use apimachinery::pace::sleep_until;
 use object::{Node, Service, Slice};
-use slices::Slices;
+use slices::{Key, Slices};
 
 /// What could not be written is tried again after this.
 const RETRY: Duration = Duration::from_secs(5);
-
-type Key = (String, String);
 
 /// Runs until dropped.
 pub async fn run(client: Client) {

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Key;
 use super::object::Slice;
+
+/// Namespace and name.
+pub(super) type Key = (String, String);
 
 /// All slices. A change of one affects only its own Service, and a change of a node the Services there.
 #[derive(Debug, Default)]

@@ -20,7 +20,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::events::{self, Recorder};
+use crate::events::{Recorder, event};
 use crate::watch;
 use apimachinery::meta;
 use apimachinery::pace::in_slices;
@@ -174,7 +174,7 @@ impl Reclaimer {
 }
 
 /// The event, as the volume controller of a cluster emits it.
-fn failed(volume: &Released, why: String) -> events::Event {
+fn failed(volume: &Released, why: String) -> event::Event {
     let about = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("PersistentVolume".to_owned()),
@@ -182,7 +182,7 @@ fn failed(volume: &Released, why: String) -> events::Event {
         uid: Some(volume.uid.clone()),
         ..ObjectReference::default()
     };
-    events::Event { about, kind: "Warning", reason: "VolumeFailedDelete", message: why, component: PROVISIONER }
+    event::Event { about, kind: "Warning", reason: "VolumeFailedDelete", message: why, component: PROVISIONER }
 }
 
 /// Deletes the data, then the object. May be done again from the start at any point.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
+use apimachinery::meta::rfc3339;
 use apimachinery::pace::Pace;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
@@ -19,8 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::eviction::{Evictions, Pod};
-use super::whole_seconds;
-use crate::events::{Event, Recorder};
+use crate::events::Recorder;
+use crate::events::event::Event;
 use crate::watch;
 use apimachinery::pace::sleep_until;
 
@@ -231,7 +232,7 @@ async fn delete(client: &Client, key: &ObjectKey, uid: &str) -> kube::Result<()>
     let condition = json!({"metadata": {"uid": uid}, "status": {"conditions": [{
         "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
         "message": "Taint manager: deleting due to NoExecute taint",
-        "lastProbeTime": null, "lastTransitionTime": whole_seconds(Timestamp::now()),
+        "lastProbeTime": null, "lastTransitionTime": rfc3339(Timestamp::now()),
     }]}});
     let same = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     let done = match api.patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(&condition)).await {

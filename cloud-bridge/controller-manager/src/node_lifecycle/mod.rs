@@ -25,8 +25,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::events::{self as recorded, Recorder};
+use crate::events::{Recorder, event};
 use crate::watch;
+use apimachinery::meta::rfc3339;
 use apimachinery::pace::in_slices;
 use apimachinery::pace::sleep_until;
 use evictor::Evictors;
@@ -92,10 +93,6 @@ pub async fn run(client: Client, label: &str, settings: Settings) {
             () = lifecycle.events.write_next(), if !lifecycle.events.is_empty() => {}
         }
     }
-}
-
-fn whole_seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 struct Lifecycle<'a> {
@@ -279,7 +276,7 @@ impl Lifecycle<'_> {
 
     async fn write_taints(&mut self, name: &str, evict: Evict) {
         let Some(node) = self.nodes.get(name).filter(|_| self.known) else { return };
-        let Some(taints) = taints::wanted(node, evict, &whole_seconds(Timestamp::now())) else { return };
+        let Some(taints) = taints::wanted(node, evict, &rfc3339(Timestamp::now())) else { return };
         // On the version that was read: an administrator may change the taints meanwhile.
         let patch = changed(node, json!({ "taints": taints }));
         self.patch(name, patch).await;
@@ -328,8 +325,8 @@ fn changed(node: &SlimNode, spec: Value) -> Value {
 }
 
 /// K8s pkg/controller/util/node, `RecordNodeStatusChange`.
-fn no_subnet(node: &SlimNode) -> recorded::Event {
-    recorded::Event {
+fn no_subnet(node: &SlimNode) -> event::Event {
+    event::Event {
         about: ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),
@@ -347,8 +344,8 @@ fn no_subnet(node: &SlimNode) -> recorded::Event {
 /// The conditions that a kubelet sets, as the node lifecycle controller leaves them (K8s
 /// pkg/controller/nodelifecycle/node_lifecycle_controller.go, `tryUpdateNodeHealth`).
 fn unknown(node: &SlimNode, now: Timestamp) -> Value {
-    let time = whole_seconds(now);
-    let born = node.metadata.creation_timestamp.as_ref().map(|time| whole_seconds(time.0));
+    let time = rfc3339(now);
+    let born = node.metadata.creation_timestamp.as_ref().map(|time| rfc3339(time.0));
     let condition = |kind: &str| match node.status.conditions.iter().find(|one| one.kind == kind) {
         Some(known) if known.status == "Unknown" => None,
         Some(_) => Some(json!({

@@ -36,7 +36,7 @@ use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use tokio::time::Instant;
 
-use crate::events::{self, Recorder};
+use crate::events::{Recorder, event};
 use crate::watch;
 use apimachinery::pace::sleep_until;
 use decide::{Decision, Now, Told};
@@ -248,7 +248,7 @@ fn writing(
     .boxed()
 }
 
-fn event(object: &HorizontalPodAutoscaler, told: Told) -> events::Event {
+fn event(object: &HorizontalPodAutoscaler, told: Told) -> event::Event {
     let meta = &object.metadata;
     let about = ObjectReference {
         api_version: Some("autoscaling/v2".to_owned()),
@@ -260,5 +260,5 @@ fn event(object: &HorizontalPodAutoscaler, told: Told) -> events::Event {
         field_path: None,
     };
     let kind = if told.warning { "Warning" } else { "Normal" };
-    events::Event { about, kind, reason: told.reason, message: told.message, component: COMPONENT }
+    event::Event { about, kind, reason: told.reason, message: told.message, component: COMPONENT }
 }

@@ -6,7 +6,26 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::pod::{Pod, PodKey};
-use super::queue::Hint;
+
+/// How likely a change helps a waiting pod, like the queueing hints of kube-scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hint {
+    No,
+    /// It removes one obstacle of several that may be there.
+    Perhaps,
+    /// It makes room for this pod.
+    Likely,
+}
+
+impl Hint {
+    pub(super) fn likely_if(likely: bool) -> Self {
+        if likely { Self::Likely } else { Self::No }
+    }
+
+    pub(super) fn perhaps_if(perhaps: bool) -> Self {
+        if perhaps { Self::Perhaps } else { Self::No }
+    }
+}
 
 /// What decides whether a change may help a pod.
 #[derive(Debug, Clone)]

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::asleep::Wishes;
+use super::asleep::{Hint, Wishes};
 use super::cache::Known;
 use super::cycle::{Cycle, Nominated, fit_error};
 use super::fit::Node;
 use super::picture::{NodeNews, Picture};
 use super::pod::{Pod, PodKey};
 use super::preemption::{self, Candidate, Outcome};
-use super::queue::{Hint, Queue, Waiting};
+use super::queue::{Queue, Waiting};
 use super::volumes::Blocked;
 use apimachinery::pace::Pace;
 

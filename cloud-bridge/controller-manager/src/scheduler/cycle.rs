@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::cache::{Known, Passed, Refused, Screen};
 use super::fit::{Node, Objection};
 use super::picture::Picture;
-use super::pod::Pod;
+use super::pod::{Pod, number};
 use super::score;
 use super::volumes::{Blocked, Wanted};
 use super::{affinity, spread};
@@ -228,10 +228,6 @@ fn next_start<'a>(nodes: &'a BTreeMap<String, Node>, last: &str, from: &str) -> 
     };
     let next = first_from(Bound::Excluded(last));
     next.filter(|_| next != first_from(Bound::Included(from)))
-}
-
-pub(super) fn number(pods: &[Arc<Pod>]) -> i64 {
-    i64::try_from(pods.len()).unwrap_or(i64::MAX)
 }
 
 /// A node for a pod, and where the next search begins if this one ended early.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::asleep::Hint;
 use super::needs::{Amounts, HostPort, Needs, NonZero, add, amounts, subtract};
 use super::pod::{Pod, PodKey};
-use super::queue::Hint;
 use crate::placement::{self, tolerated};
 use apimachinery::json::{flag, items, text};
 use apimachinery::quantity::Quantity;

@@ -1,5 +1,7 @@
 //! The parts of a pod that affect scheduling, read once from its object. Pure.
 
+use std::sync::Arc;
+
 use edge_protocol::json::SetField;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -131,6 +133,11 @@ fn about_nodes(spec: &Value) -> Value {
     kept.set("volumes", claims.map(|name| json!({"persistentVolumeClaim": {"claimName": name}})).collect());
     kept.set_at(&["affinity", "nodeAffinity"], spec["affinity"]["nodeAffinity"].clone());
     kept
+}
+
+/// How many these are, for signed counts.
+pub(super) fn number(pods: &[Arc<Pod>]) -> i64 {
+    i64::try_from(pods.len()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

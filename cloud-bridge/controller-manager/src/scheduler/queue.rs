@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::asleep::{self, Asleep, Sleep, Wishes};
+use super::asleep::{self, Asleep, Hint, Sleep, Wishes};
 use super::pod::{Pod, PodKey};
 
 /// First pause of a pod, after its first attempt; it doubles each time (K8s `podInitialBackoffSeconds`,
@@ -18,26 +18,6 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(10);
 const BACK_OFF_SAME_MAX: Duration = Duration::from_secs(120);
 /// A pod is tried again after this, whatever happens (K8s `podMaxInUnschedulablePodsDuration`).
 const FLUSH: Duration = Duration::from_secs(300);
-
-/// How likely a change helps a waiting pod, like the queueing hints of kube-scheduler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hint {
-    No,
-    /// It removes one obstacle of several that may be there.
-    Perhaps,
-    /// It makes room for this pod.
-    Likely,
-}
-
-impl Hint {
-    pub(super) fn likely_if(likely: bool) -> Self {
-        if likely { Self::Likely } else { Self::No }
-    }
-
-    pub(super) fn perhaps_if(perhaps: bool) -> Self {
-        if perhaps { Self::Perhaps } else { Self::No }
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Waiting {

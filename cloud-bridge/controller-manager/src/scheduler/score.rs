@@ -4,11 +4,10 @@
 use serde_json::Value;
 
 use super::affinity::Preferences;
-use super::cycle::number;
 use super::fit::Node;
 use super::needs::{Amounts, NonZero};
 use super::picture::Picture;
-use super::pod::Pod;
+use super::pod::{Pod, number};
 use super::spread::State;
 use apimachinery::json::{integer, items};
 use apimachinery::pace::Pace;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::cluster::{Failure, unschedulable_patch};
 use super::pod::Pod;
 use super::volumes::SELECTED_NODE;
+use apimachinery::meta::rfc3339;
 
 const NAME: &str = "default-scheduler";
 /// Events not yet written; beyond this the oldest are dropped, as they are only for people.
@@ -85,7 +86,7 @@ impl Writer {
         let message = &failure.message;
         let told = Told { kind: "Warning", reason: "FailedScheduling", action: "Scheduling", message };
         self.tell(&failure.pod, &told);
-        let mut patch = unschedulable_patch(failure, &whole_seconds(Timestamp::now()));
+        let mut patch = unschedulable_patch(failure, &rfc3339(Timestamp::now()));
         if let Some(node) = nominated {
             patch.set_at(&["status", "nominatedNodeName"], node.into());
         }
@@ -124,7 +125,7 @@ impl Writer {
         let condition = json!({"metadata": {"uid": victim.uid}, "status": {"conditions": [{
             "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
             "message": format!("{NAME}: preempting to accommodate a higher priority pod"),
-            "lastProbeTime": null, "lastTransitionTime": whole_seconds(Timestamp::now()),
+            "lastProbeTime": null, "lastTransitionTime": rfc3339(Timestamp::now()),
         }]}});
         let api = self.pods(victim);
         // The condition comes first, so that clients that read the pod later see the reason.
@@ -188,10 +189,6 @@ impl Writer {
             log::info!("scheduler: writing an event in {namespace}: {error}");
         }
     }
-}
-
-fn whole_seconds(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
 }
 
 /// The message within the limit of an event (K8s pkg/scheduler/schedule_one.go `truncateMessage`).

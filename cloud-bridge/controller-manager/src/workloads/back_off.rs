@@ -8,9 +8,10 @@ use std::time::Duration;
 use apimachinery::key::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::index::controller_of;
 use super::plan::{Action, Write};
 use super::pod::Pod;
-use super::store::{controller_of, key_of, uid};
+use super::store::{key_of, uid};
 use super::world::{Change, Kind, World};
 
 const FIRST: Duration = Duration::from_secs(1);

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-use super::store::controller_of;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 /// A key that all of its places share.
 pub(super) type Key = Arc<ObjectKey>;
@@ -15,6 +13,11 @@ pub(super) type Key = Arc<ObjectKey>;
 pub(super) type Keys = BTreeMap<Key, usize>;
 /// A namespace, the name of a label, and its value.
 type Label = (String, String, String);
+
+/// The reference to the controller of an object, if it has one.
+pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Index {

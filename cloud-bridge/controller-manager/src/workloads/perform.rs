@@ -13,7 +13,8 @@ use kube::core::Request;
 use serde_json::Value;
 
 use super::plan::{Action, Check, Deletion, Failure, Order, Outcome, Plan, Told, Write};
-use crate::events::{Event, Recorder};
+use crate::events::Recorder;
+use crate::events::event::Event;
 use crate::podautoscaler;
 
 /// An API that does not answer is given up after this, and asked again later.

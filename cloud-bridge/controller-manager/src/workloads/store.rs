@@ -8,7 +8,7 @@ use apimachinery::key::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::runtime::watcher::Event;
 
-use super::index::{Index, Key, Keys};
+use super::index::{Index, Key, Keys, controller_of};
 use super::now::Now;
 
 /// Type of the objects in a store.
@@ -40,11 +40,6 @@ pub(crate) trait Cached {
 /// The key of an object.
 pub(crate) fn key_of(meta: &ObjectMeta) -> ObjectKey {
     ObjectKey { namespace: meta.namespace.clone().unwrap_or_default(), name: meta.name.clone().unwrap_or_default() }
-}
-
-/// The reference to the controller of an object, if it has one.
-pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
-    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
 /// The uid of an object; empty without one, which no stored object lacks.

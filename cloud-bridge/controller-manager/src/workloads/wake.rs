@@ -9,10 +9,11 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
+use super::index::controller_of;
 use super::job::is_tracked;
 use super::pod_gc;
 use super::selector::{selects, selects_or_all};
-use super::store::{Cached, Store, controller_of, key_of};
+use super::store::{Cached, Store, key_of};
 use super::templated::{ReplicationController, StatefulSet};
 use super::world::{Change, Kind, Task, World};
 

@@ -39,7 +39,7 @@ pub(super) mod tests {
     use hyper_util::rt::TokioIo;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use crate::streaming::ErrorResponse;
+    use crate::streaming::refusal::ErrorResponse;
 
     #[tokio::test]
     async fn client_that_says_much_is_left() {

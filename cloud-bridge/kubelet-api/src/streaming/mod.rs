@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `options` | pure: what a query asks for |
 //! | `negotiate` | pure: the protocol that both sides share |
+//! | `refusal` | pure: why a request is not upgraded |
 //! | `session` | exec and attach |
 //! | `forward` | port-forward |
 //! | `log`, `events` | pure: a log and a watch as messages |
@@ -24,6 +25,7 @@ mod messages;
 mod negotiate;
 pub mod options;
 pub mod proxy;
+mod refusal;
 mod resize;
 mod session;
 mod spdy;
@@ -37,48 +39,12 @@ use async_tungstenite::tungstenite::Message;
 use bytes::Bytes;
 use futures::Stream;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 pub use hyper::upgrade::OnUpgrade;
 
-use crate::backend::{BackendError, KubeletBackend, LogStream, PodOnNode, SessionOptions};
+use crate::backend::{KubeletBackend, LogStream, PodOnNode, SessionOptions};
 use negotiate::Agreed;
-
-/// Why a request is not upgraded, as an answer.
-#[derive(Debug)]
-pub struct ErrorResponse {
-    pub code: StatusCode,
-    pub text: String,
-    /// Protocols that would be served.
-    accepted: Vec<&'static str>,
-}
-
-impl ErrorResponse {
-    fn new(code: StatusCode, text: impl Into<String>) -> Self {
-        Self { code, text: text.into(), accepted: Vec::new() }
-    }
-
-    /// What else an answer says.
-    pub fn headers(&self) -> HeaderMap {
-        const ACCEPTED: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
-        self.accepted.iter().map(|name| (ACCEPTED, HeaderValue::from_static(name))).collect()
-    }
-
-    pub fn bad_request(text: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, text)
-    }
-}
-
-impl From<BackendError> for ErrorResponse {
-    fn from(error: BackendError) -> Self {
-        let code = match &error {
-            BackendError::BadRequest(_) => StatusCode::BAD_REQUEST,
-            BackendError::NotFound(_) => StatusCode::NOT_FOUND,
-            BackendError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-            BackendError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self::new(code, error.to_string())
-    }
-}
+pub use refusal::ErrorResponse;
 
 /// What to do over the upgraded connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::ErrorResponse;
+use super::refusal::ErrorResponse;
 use super::wire::Codec;
 use crate::websocket::{self, names, tokens};
 

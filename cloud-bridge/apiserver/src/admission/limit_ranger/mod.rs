@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::attributes::Attributes;
-use super::subject;
+use super::attributes::{Attributes, subject};
 use crate::kinds::{limit_range, volume};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::{Store, Stored};

@@ -9,8 +9,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::attributes::Attributes;
-use super::subject;
+use super::attributes::{Attributes, subject};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Store;
 use apimachinery::json::{items, present, text};

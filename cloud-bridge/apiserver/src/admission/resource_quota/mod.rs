@@ -8,8 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::attributes::Attributes;
-use super::subject;
+use super::attributes::{Attributes, subject};
 use crate::kinds::resource_quota::{STORAGE, usage};
 use crate::kinds::{event, volume};
 use crate::resource::status::{ApiError, ApiResult};

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::MAGIC;
-use super::schema;
+use super::fields::{bytes, integer, key, nested};
 use crate::codec::messages::{self, Field, Message};
 
 /// Messages of answers, in addition to the kinds themselves (K8s apimachinery pkg/apis/meta, v1 and v1beta1,
@@ -102,7 +102,7 @@ pub(super) fn write(out: &mut Vec<u8>, message: Message, object: &Map<String, Va
 }
 
 /// One field. `None` only where a message is not known.
-pub(super) fn one(out: &mut Vec<u8>, number: u32, kind: &str, value: &Value) -> Option<()> {
+fn one(out: &mut Vec<u8>, number: u32, kind: &str, value: &Value) -> Option<()> {
     if let Some(name) = kind.strip_prefix('@') {
         let mut inner = Vec::new();
         if let Some(object) = value.as_object() {
@@ -155,7 +155,7 @@ pub(super) fn one(out: &mut Vec<u8>, number: u32, kind: &str, value: &Value) -> 
         }
         "x" | "l" | "w" => {
             let mut inner = Vec::new();
-            schema::write_union(&mut inner, kind, value)?;
+            union(&mut inner, kind, value)?;
             bytes(out, number, &inner);
         }
         _ => return None,
@@ -163,38 +163,28 @@ pub(super) fn one(out: &mut Vec<u8>, number: u32, kind: &str, value: &Value) -> 
     Some(())
 }
 
+/// A schema or a boolean (`x`), or schemas (`l`), or names (`w`).
+fn union(out: &mut Vec<u8>, kind: &str, value: &Value) -> Option<()> {
+    match (kind, value) {
+        ("x", Value::Bool(allows)) => integer(out, 1, u64::from(*allows)),
+        ("x", schema) => {
+            integer(out, 1, 1);
+            one(out, 2, "@apiextensions.JSONSchemaProps", schema)?;
+        }
+        (_, Value::Array(several)) => {
+            let element = if kind == "l" { "@apiextensions.JSONSchemaProps" } else { "s" };
+            for inner in several {
+                one(out, 2, element, inner)?;
+            }
+        }
+        (_, schema) => one(out, 1, "@apiextensions.JSONSchemaProps", schema)?,
+    }
+    Some(())
+}
+
 /// Negative numbers are their two's complement.
 fn whole(value: &Value) -> u64 {
     value.as_u64().or_else(|| value.as_i64().map(i64::cast_unsigned)).unwrap_or_default()
-}
-
-fn nested(out: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<u8>)) {
-    let mut inner = Vec::new();
-    write(&mut inner);
-    bytes(out, number, &inner);
-}
-
-pub(super) fn bytes(out: &mut Vec<u8>, number: u32, content: &[u8]) {
-    key(out, number, 2);
-    varint(out, content.len() as u64);
-    out.extend_from_slice(content);
-}
-
-pub(super) fn integer(out: &mut Vec<u8>, number: u32, value: u64) {
-    key(out, number, 0);
-    varint(out, value);
-}
-
-fn key(out: &mut Vec<u8>, number: u32, wire_type: u64) {
-    varint(out, u64::from(number) << 3 | wire_type);
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value > 0x7f {
-        out.push(u8::try_from(value & 0x7f).unwrap_or_default() | 0x80);
-        value >>= 7;
-    }
-    out.push(u8::try_from(value).unwrap_or_default());
 }
 
 #[cfg(test)]

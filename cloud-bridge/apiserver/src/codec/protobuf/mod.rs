@@ -2,6 +2,7 @@
 //! including kubectl's `create`, send in it without discovery, and answers for clients that accept nothing else. Pure.
 
 mod encode;
+mod fields;
 mod schema;
 #[cfg(test)]
 mod table;

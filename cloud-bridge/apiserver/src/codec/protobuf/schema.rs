@@ -1,9 +1,8 @@
-//! The unions in schemas of custom resources: fields that hold a schema or something simpler, as JSON has them
+//! Reads the unions in schemas of custom resources: fields that hold a schema or something simpler, as JSON has them
 //! (apiextensions/v1 marshal.go).
 
 use serde_json::Value;
 
-use super::encode::{self, integer};
 use super::wire::{self, Field, Payload};
 use super::{DecodeError, Reader, bytes, number, text};
 use crate::codec::messages;
@@ -37,25 +36,6 @@ impl Reader {
         let message = messages::message(SCHEMA).ok_or(DecodeError::Malformed)?;
         self.read(message, bytes(payload)?, depth + 1).map(Value::Object)
     }
-}
-
-/// The way back of [`union`].
-pub(super) fn write_union(out: &mut Vec<u8>, kind: &str, value: &Value) -> Option<()> {
-    match (kind, value) {
-        ("x", Value::Bool(allows)) => integer(out, 1, u64::from(*allows)),
-        ("x", schema) => {
-            integer(out, 1, 1);
-            encode::one(out, 2, "@apiextensions.JSONSchemaProps", schema)?;
-        }
-        (_, Value::Array(several)) => {
-            let element = if kind == "l" { "@apiextensions.JSONSchemaProps" } else { "s" };
-            for one in several {
-                encode::one(out, 2, element, one)?;
-            }
-        }
-        (_, schema) => encode::one(out, 1, "@apiextensions.JSONSchemaProps", schema)?,
-    }
-    Some(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Key, Owner, PAGE, finalizer, find, references};
+use super::item::{Key, Owner, PAGE, finalizer, find, references};
 use crate::controllers::runner::Turn;
 use crate::registry::delete::{self, Options};
 use crate::registry::write;

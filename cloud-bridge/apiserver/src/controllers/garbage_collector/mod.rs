@@ -2,6 +2,7 @@
 //! pkg/controller/garbagecollector).
 
 mod dependent;
+mod item;
 
 use std::sync::Arc;
 
@@ -14,39 +15,8 @@ use crate::resource::Resource;
 use crate::resource::status::ApiResult;
 use crate::state::Inner;
 use crate::storage::{Place, Store, StoreError, Stored};
-use apimachinery::key::ObjectKey;
 use apimachinery::meta::{self, FOREGROUND, ORPHAN};
-
-/// Dependents that are read at a time.
-const PAGE: usize = 50;
-
-/// Work items.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
-    /// A deleted owner, or one whose deletion involves its dependents, by uid: the dependents after a place.
-    Owner(Owner, Option<Place>),
-    /// An owner that may wait for dependents in vain, by uid: whether one of those after a place still blocks it.
-    Blocked(String, Option<Place>),
-    /// An object with owners; this one is known to be deleted.
-    Dependent(Place, Option<Owner>),
-    /// An object that is deleted with a waiting owner: whether one of its own dependents after a place waits already.
-    Circle(Place, Option<Owner>, Place),
-    /// An object without a namespace, with an owner that has one.
-    Misplaced(Place),
-}
-
-/// An owner in its last known state: needed when it and its kind are deleted.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Owner {
-    uid: String,
-    namespaced: bool,
-}
-
-impl Owner {
-    fn new(key: &ObjectKey, object: &Value) -> Self {
-        Self { uid: meta::text(object, "uid").to_owned(), namespaced: !key.namespace.is_empty() }
-    }
-}
+use item::{Key, Owner, PAGE, finalizer, find, references};
 
 #[derive(Default)]
 pub(super) struct GarbageCollector;
@@ -103,28 +73,11 @@ impl Controller for GarbageCollector {
     }
 }
 
-fn references(object: &Value) -> impl Iterator<Item = &Value> {
-    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
-}
-
 /// Requests evaluations of the owners of an object that is deleted or no longer names them.
 fn blocked(object: &Value, queue: &Queue<Key>) {
     for reference in references(object) {
         queue.add(Key::Blocked(reference["uid"].as_str().unwrap_or_default().to_owned(), None));
     }
-}
-
-/// The finalizer by which an object waits for its dependents.
-fn finalizer(object: &Value) -> Option<&'static str> {
-    let finalizers = meta::finalizers(object);
-    [ORPHAN, FOREGROUND].into_iter().find(|name| finalizers.iter().any(|f| f == name))
-}
-
-type Found = (Arc<Resource>, Arc<Stored>);
-
-fn find(inner: &Inner, store: &Store, (storage, key): &Place) -> Result<Option<Found>, StoreError> {
-    let Some(resource) = inner.registry.by_storage(storage) else { return Ok(None) };
-    Ok(store.get(storage, key)?.map(|stored| (resource, stored)))
 }
 
 /// Requests evaluations of the dependents of an owner that is deleted or being deleted in the foreground; removes the

@@ -1,19 +1,17 @@
 //! `autoscaling/v1` of an object that is stored as `autoscaling/v2`: fields for the use of CPU, annotations for the rest
 //! (pkg/apis/autoscaling/v1/conversion.go).
 
+mod checked;
 mod metrics;
 mod rules;
 
 use edge_protocol::json::SetField;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::check;
 use super::metric::{cpu_utilization, is_cpu_utilization};
-use crate::codec::decode;
 use apimachinery::json::{items, object_mut, present, remove, set_default};
+use checked::typed;
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
@@ -114,22 +112,4 @@ fn take(autoscaler: &mut Value, name: &str) -> Option<(String, Value)> {
         remove(metadata, "annotations");
     }
     Some((name.to_owned(), taken))
-}
-
-/// Whether a value of an annotation has the type that its field is to have.
-fn typed<T: DeserializeOwned + Serialize>(value: &Value) -> bool {
-    decode::check::<Holder<T>>(&json!({ "value": value })).is_ok()
-}
-
-/// `check` reads objects.
-#[derive(serde::Deserialize, Serialize)]
-struct Holder<T> {
-    value: T,
-}
-
-/// Turns the amount at a place into canonical text; false if it is not an amount.
-fn amount(value: &mut Value) -> bool {
-    let is = check::amount(value).is_ok();
-    apimachinery::quantity::canonicalize(value);
-    is
 }

@@ -4,6 +4,7 @@ pub(crate) mod cluster_ip;
 mod families;
 pub(crate) mod held;
 pub(crate) mod node_port;
+pub(crate) mod range;
 mod table;
 mod type_change;
 pub(crate) mod validate;

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::pod::warnings::{fraction, node_term};
+use crate::kinds::pod::warnings::common::{fraction, node_term};
 use apimachinery::json::{items, present, text};
 
 const STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";

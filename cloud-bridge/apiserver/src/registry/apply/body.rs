@@ -13,7 +13,7 @@ use crate::codec::yaml::Document;
 use crate::patch::budget::Budget;
 use crate::patch::field_set::{self, FieldSet};
 use crate::patch::shape::Shape;
-use crate::registry::Context;
+use crate::registry::context::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::{json, meta};
 

@@ -8,7 +8,7 @@ use crate::patch::budget::Budget;
 use crate::patch::changes::Changes;
 use crate::patch::field_set::FieldSet;
 use crate::patch::shape::Shape;
-use crate::registry::Context;
+use crate::registry::context::Context;
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The only manager that takes over fields of client-side apply.

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::context::Context;
 use super::draft::Draft;
 use super::managed_fields::entries::{Entries, Operation, Owner};
-use super::managed_fields::{self, Writer};
-use super::{Context, create, update};
+use super::managed_fields::writer::Writer;
+use super::{create, managed_fields, update};
 use crate::codec::decode;
 use crate::patch::budget::{Budget, TooManyFields};
 use crate::patch::changes::Changes;

@@ -15,7 +15,10 @@ use serde_json::{Value, json};
 use grace::{Graceful, before, collector_finalizers, mark_now};
 pub(crate) use options::Options;
 
-use super::{Answer, Context, draft, list};
+use super::answer::{Answer, Listed};
+use super::context::Context;
+use super::perform::await_disk;
+use super::selection::Selection;
 use crate::admission;
 use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
@@ -47,7 +50,7 @@ pub(crate) fn delete(ctx: &mut Context<'_>, body: &Bytes) -> ApiResult<Answer> {
     let mut store = inner.store();
     let current = ctx.current(&store)?;
     // With finalizers, the deletion is an update.
-    draft::await_disk(ctx, &current)?;
+    await_disk(ctx, &current)?;
     admission::delete(&ctx.attributes(), &current)?;
     let outcome = remove(&mut store, &ctx.resource, &current, &options, ctx.now)?;
     Ok(answer(&ctx.resource, outcome))
@@ -84,7 +87,7 @@ fn answer(resource: &Resource, outcome: Outcome) -> Answer {
 pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow: &Flow) -> ApiResult<Answer> {
     let options = Options::read(body, ctx.query)?;
     warn_of_orphans(ctx, &options);
-    let selection = list::Selection::new(ctx)?;
+    let selection = Selection::new(ctx)?;
     let inner = ctx.inner;
     let mut rev = inner.store().revision();
     let (mut after, mut shown) = (None, Some(Shown::default()));
@@ -131,7 +134,7 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
         ));
     };
     let rev = inner.store().revision();
-    Ok(Answer::List(list::Listed { items, rev, next: None, remaining: None }))
+    Ok(Answer::List(Listed { items, rev, next: None, remaining: None }))
 }
 
 /// Deleted objects that the answer is to show.

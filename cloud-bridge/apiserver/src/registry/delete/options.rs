@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use serde_json::Value;
 
 use crate::auth::request_info::Query;
-use crate::registry::dry_run;
+use crate::registry::context::dry_run;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::typed;
 use apimachinery::field::FieldError;

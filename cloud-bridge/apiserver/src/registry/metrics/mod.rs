@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 
-use super::Context;
+use super::context::Context;
 use crate::kinds::metrics::VERBS;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::samples::Measured;

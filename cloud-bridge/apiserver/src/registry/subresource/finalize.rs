@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use edge_protocol::json::SetField;
 
+use crate::registry::answer::Answer;
+use crate::registry::context::Context;
 use crate::registry::write;
-use crate::registry::{Answer, Context};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state;
 use crate::storage::Stored;

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Binding;
 use serde_json::{Value, json};
 
-use crate::registry::{Answer, Context};
+use crate::registry::answer::Answer;
+use crate::registry::context::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::typed;
 use crate::storage::Stored;

@@ -11,9 +11,12 @@ use crate::codec::jsonpath;
 use crate::codec::parse;
 use crate::codec::yaml::Document;
 use crate::patch::{merge_keys, strategic};
-use crate::registry::draft::{self, Drafted, Make, Sent};
+use crate::registry::answer::Answer;
+use crate::registry::context::Context;
+use crate::registry::draft::{Drafted, Sent};
 use crate::registry::patch::{APPLY, JSON, MERGE, STRATEGIC, apply_to};
-use crate::registry::{Answer, Context, apply, update};
+use crate::registry::perform::{Make, write};
+use crate::registry::{apply, update};
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::strategy::ScalePaths;
 use crate::resource::typed;
@@ -66,7 +69,7 @@ pub(crate) fn scale(ctx: &mut Context<'_>, verb: &str, media: &str, body: &Bytes
         awaits_account: false,
     };
     let sent = Sent { body: body.clone(), media: media.to_owned() };
-    let outcome = draft::write(&mut main, sent, make);
+    let outcome = write(&mut main, sent, make);
     (ctx.cel, ctx.aside) = (main.cel, main.aside);
     match outcome? {
         Answer::Stored(code, stored) => Ok(Answer::Plain(code, show(stored.value(), paths))),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::pod::{Proxied, global_unicast, place_of, scheme_name_port};
-use crate::registry::Context;
+use crate::registry::context::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Stored;
 use apimachinery::json::{integer, items, text};

@@ -7,7 +7,8 @@ use k8s_openapi::api::authentication::v1::TokenRequest;
 use serde_json::{Value, json};
 
 use crate::auth::accounts::{Accounts, ISSUER};
-use crate::registry::{Answer, Context};
+use crate::registry::answer::Answer;
+use crate::registry::context::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::typed;
 use crate::storage::Store;

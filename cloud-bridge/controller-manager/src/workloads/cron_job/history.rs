@@ -1,7 +1,7 @@
 //! Which finished Jobs of a CronJob are no longer kept (K8s pkg/controller/cronjob/cronjob_controllerv2.go
 //! `cleanupFinishedJobs`).
 
-use super::Context;
+use super::context::Context;
 use crate::workloads::batch::{Job, finished};
 
 /// The Jobs that are to go, the oldest of those beyond a limit.

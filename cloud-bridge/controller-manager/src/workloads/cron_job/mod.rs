@@ -1,5 +1,6 @@
 //! CronJobs: a Job for each time of a schedule (K8s pkg/controller/cronjob). Decisions only.
 
+mod context;
 mod history;
 mod next;
 mod schedule;
@@ -7,29 +8,27 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use apimachinery::cron::{Schedule, zone};
+use apimachinery::cron::Schedule;
 use apimachinery::key::ObjectKey;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::batch::v1::{CronJobSpec, CronJobStatus};
 use serde_json::json;
 
 use super::annotations::EDITED;
-use super::batch::{CronJob, Job, finished};
+use super::batch::{Job, finished};
 use super::body::Body;
 use super::claim::controller_reference;
 use super::now::Now;
-use super::plan::{Action, Plan, Teller, Told};
+use super::plan::{Action, Plan, Told};
 use super::store::uid;
 use super::template::Template;
 use super::world::{Kind, World};
+use context::Context;
 use next::Times;
 use schedule::Missed;
 
-const COMPONENT: &str = "cronjob-controller";
 /// The annotation of a Job with the time that it is for.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// While the clock is wrong it is looked at this often.
@@ -38,21 +37,6 @@ const CLOCK_CHECK: Duration = Duration::from_secs(10);
 const SET_BACK: SignedDuration = SignedDuration::from_hours(1);
 /// A schedule is looked at no later than this, for the clock may be set.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
-
-/// The zone of schedules that name none: that of the host.
-static LOCAL: LazyLock<TimeZone> = LazyLock::new(TimeZone::system);
-
-/// A CronJob, and the input of its plan.
-struct Context<'a> {
-    cron_job: &'a CronJob,
-    spec: &'a CronJobSpec,
-    status: CronJobStatus,
-    jobs: Vec<&'a Job>,
-    /// Wall clock, in whole seconds.
-    now: Timestamp,
-    /// Whether the clock can be right.
-    clock_is_known: bool,
-}
 
 /// The next step for a CronJob.
 pub(crate) fn plan(world: &World, key: &ObjectKey, now: Now) -> Plan {
@@ -117,23 +101,6 @@ struct Next {
 }
 
 impl Context<'_> {
-    fn teller(&self) -> Teller {
-        Teller::new(COMPONENT, Kind::CronJob, &self.cron_job.metadata)
-    }
-
-    /// The zone of the schedule, or why it cannot be loaded.
-    fn zone(&self) -> Result<TimeZone, String> {
-        self.spec.time_zone.as_deref().map_or_else(|| Ok(LOCAL.clone()), zone::load)
-    }
-
-    fn is_policy(&self, policy: &str) -> bool {
-        self.spec.concurrency_policy.as_deref() == Some(policy)
-    }
-
-    fn last(&self) -> Option<Timestamp> {
-        self.status.last_schedule_time.as_ref().map(|time| time.0)
-    }
-
     /// Removes a last time that is so far in the future that the clock must have been ahead once.
     fn forget(&self, last: Timestamp) -> Next {
         let message = format!(

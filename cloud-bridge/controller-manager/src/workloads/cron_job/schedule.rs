@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::Context;
+use super::context::Context;
 use super::next::Times;
 use crate::workloads::annotations::EDITED;
 

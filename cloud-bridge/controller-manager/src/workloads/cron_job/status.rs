@@ -6,7 +6,7 @@ use k8s_openapi::api::batch::v1::CronJobStatus;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::Context;
+use super::context::Context;
 use crate::workloads::batch::{Job, finished};
 use crate::workloads::plan::Told;
 use crate::workloads::store::uid;

@@ -15,11 +15,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::amount::scaled;
+use super::index::controller_of;
 use super::now::Now;
 use super::plan::{Action, Plan};
 use super::pod::Pod;
 use super::selector::selects_or_all;
-use super::store::controller_of;
 use super::world::{Kind, World};
 pub(super) use scales::Scales;
 

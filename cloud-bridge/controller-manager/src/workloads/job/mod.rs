@@ -18,11 +18,12 @@ use std::time::Duration;
 
 use super::batch::{COMPLETE, Job, finished};
 use super::claim::{claim, with_finalizer};
+use super::index::controller_of;
 use super::now::Now;
 use super::plan::{Action, Deletion, Failure, Plan, Told, WRITES};
 use super::pod::Pod;
 use super::selector::selects;
-use super::store::{controller_of, uid};
+use super::store::uid;
 use super::world::{Kind, World};
 use apimachinery::key::ObjectKey;
 use context::{Context, Progress, number};

@@ -7,9 +7,10 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 
 use crate::workloads::annotations::DELETION_COST;
+use crate::workloads::index::controller_of;
 use crate::workloads::now::Now;
 use crate::workloads::pod::Pod;
-use crate::workloads::store::{controller_of, uid};
+use crate::workloads::store::uid;
 use crate::workloads::world::World;
 
 /// The active pods of all ReplicaSets with the same controller: pods on nodes with many of them are deleted first.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 
 use super::identity::parent_and_ordinal;
-use super::revision;
 use crate::workloads::back_off::BackOff;
 use crate::workloads::history::HASH_LABEL;
 use crate::workloads::now::Now;
@@ -141,6 +140,9 @@ pub(super) fn is_running_and_ready(pod: &Pod) -> bool {
     pod.phase() == "Running" && pod.is_ready()
 }
 
+/// The label of a revision with its hash.
+pub(super) const REVISION_HASH_LABEL: &str = "controller.kubernetes.io/hash";
+
 /// Longest value of a label, and of a host name, in bytes.
 pub(super) const LABEL_MAX: usize = 63;
 
@@ -160,7 +162,7 @@ pub(super) fn label_of(revision: &ControllerRevision) -> &str {
             .metadata
             .labels
             .as_ref()
-            .and_then(|labels| labels.get(revision::HASH_LABEL))
+            .and_then(|labels| labels.get(REVISION_HASH_LABEL))
             .map_or(name, String::as_str)
     }
 }

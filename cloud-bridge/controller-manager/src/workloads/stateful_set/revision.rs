@@ -4,15 +4,12 @@
 use k8s_openapi::api::apps::v1::StatefulSetSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::context::{Context, label_of, name_of, revision_of};
+use super::context::{Context, REVISION_HASH_LABEL, label_of, name_of, revision_of};
 use crate::workloads::history::{self, History};
 use crate::workloads::plan::Action;
 use crate::workloads::selector::selects;
 use crate::workloads::templated::{ControllerRevision, StatefulSet, Templated as _};
 use crate::workloads::world::{Kind, World};
-
-/// The label of a revision with its hash.
-pub(super) const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 pub(super) struct Revisions<'a> {
     pub(super) current: Option<&'a ControllerRevision>,
@@ -71,7 +68,7 @@ fn create(world: &World, set: &StatefulSet, number: i64) -> Option<Action> {
     let collisions = status.collision_count.unwrap_or_default();
     let hash = template.hash(Some(collisions));
     if world.controller_revisions.get(&history::key(&set.metadata, &hash)).is_none() {
-        return Some(history::create(owner, template, (HASH_LABEL, hash.as_str()), number));
+        return Some(history::create(owner, template, (REVISION_HASH_LABEL, hash.as_str()), number));
     }
     let mut counted = status.clone();
     counted.collision_count = Some(collisions.saturating_add(1));

@@ -10,14 +10,16 @@ use hyper::upgrade::Upgraded;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use super::connection::{End, connect};
 use super::waiting::{Budget, EARLY, Feed, Waiting};
-use super::{End, MAX, connect};
 use crate::backend::{KubeletBackend, PodOnNode};
 use crate::streaming::spdy::connection::{self, Event, Gone, Outgoing};
 use crate::streaming::spdy::frame;
 use crate::streaming::spdy::headers::{self, Headers};
 use crate::streaming::wire;
 
+/// Connections of one client; the node serves fewer, but says so itself.
+const MAX: usize = 256;
 /// Timeout for the second stream of a pair.
 const PAIR: Duration = Duration::from_secs(30);
 

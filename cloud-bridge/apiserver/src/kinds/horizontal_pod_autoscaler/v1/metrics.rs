@@ -4,7 +4,7 @@ use edge_protocol::json::SetField;
 use k8s_openapi::api::autoscaling::v2;
 use serde_json::{Value, json};
 
-use super::{amount, typed};
+use super::checked::{amount, typed};
 use crate::kinds::horizontal_pod_autoscaler::metric::{self, SOURCES};
 use apimachinery::json::{present, set_default};
 use apimachinery::quantity::Quantity;

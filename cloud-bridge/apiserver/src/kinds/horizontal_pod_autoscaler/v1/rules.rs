@@ -5,7 +5,7 @@ use edge_protocol::json::SetField;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerBehavior;
 use serde_json::{Map, Value};
 
-use super::{amount, typed};
+use super::checked::{amount, typed};
 
 /// The fields of a behavior, of its rules and of their policies, at any depth: no two differ only in case.
 const FIELDS: [(&str, &str); 9] = [

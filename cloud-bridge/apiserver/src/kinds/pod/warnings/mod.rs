@@ -1,5 +1,6 @@
 //! Warnings about a valid pod or pod template (K8s pkg/api/pod/warnings.go, pkg/api/node/util.go). Pure.
 
+pub(crate) mod common;
 mod paths;
 mod ports;
 
@@ -11,12 +12,7 @@ use crate::codec::parse::shown_path;
 use crate::kinds::{cidr, volume};
 use apimachinery::json::{entries, integer, items, present, text};
 use apimachinery::names;
-use apimachinery::quantity::Quantity;
-
-/// Maximum number of warnings: a user with hundreds of duplicate names reads the first ones.
-const TOLD_MAX: usize = 32;
-
-const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+use common::{LISTS, TOLD_MAX, deprecated, fraction, node_term};
 
 /// Warnings about a pod, or a template at `path` (`spec.template`; empty for a pod).
 pub(crate) fn of(path: &str, pod: &Value) -> Vec<String> {
@@ -48,24 +44,6 @@ pub(crate) fn of(path: &str, pod: &Value) -> Vec<String> {
     }
     told.truncate(TOLD_MAX);
     told
-}
-
-/// The warning about a renamed label of nodes.
-pub(crate) fn deprecated(label: &str) -> Option<&'static str> {
-    Some(match label {
-        "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
-        "beta.kubernetes.io/os" => "deprecated since v1.14; use \"kubernetes.io/os\" instead",
-        "failure-domain.beta.kubernetes.io/region" => {
-            "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead"
-        }
-        "failure-domain.beta.kubernetes.io/zone" => {
-            "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"
-        }
-        "beta.kubernetes.io/instance-type" => {
-            "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead"
-        }
-        _ => return None,
-    })
 }
 
 fn node_labels(at: &str, spec: &Value, told: &mut Vec<String>) {
@@ -106,14 +84,6 @@ fn node_labels(at: &str, spec: &Value, told: &mut Vec<String>) {
         if spread["labelSelector"].is_null() {
             told.push(format!("{path}.labelSelector: a null labelSelector results in matching no pod"));
         }
-    }
-}
-
-/// Old labels in a term that selects nodes.
-pub(crate) fn node_term(path: &str, term: &Value, told: &mut Vec<String>) {
-    for (i, expression) in items(term, "matchExpressions").iter().enumerate() {
-        let label = text(expression, "key");
-        told.extend(deprecated(label).map(|why| format!("{path}.matchExpressions[{i}].key: {label} is {why}")));
     }
 }
 
@@ -243,12 +213,6 @@ fn fractions(path: &str, amounts: &Value, told: &mut Vec<String>) {
     for name in ["memory", "ephemeral-storage"] {
         told.extend(fraction(path, amounts, name));
     }
-}
-
-/// Warning about an amount that is not a whole number of bytes.
-pub(crate) fn fraction(path: &str, amounts: &Value, name: &str) -> Option<String> {
-    let amount = present(amounts, name).and_then(Quantity::from_value).filter(|amount| !amount.is_integer())?;
-    Some(format!("{path}[{name}]: fractional byte value \"{amount}\" is invalid, must be an integer"))
 }
 
 /// A variable that is set twice may be meant: the second value may refer to the first.

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::TOLD_MAX;
+use super::common::TOLD_MAX;
 use crate::codec::parse::shown_path;
 use apimachinery::json::{items, present, text};
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{LISTS, TOLD_MAX};
+use super::common::{LISTS, TOLD_MAX};
 use crate::codec::parse::shown_path;
 use apimachinery::json::{integer, items, text};
 
