@@ -12,7 +12,6 @@ use std::rc::Rc;
 
 use super::Node;
 use super::sources::{News, Senders};
-use super::streams::Backend;
 use super::streams::stats::plan::Plan;
 use crate::config::Config;
 use crate::counters;
@@ -80,14 +79,7 @@ impl Node {
     }
 
     fn metrics(&self) -> Answer {
-        let backend = Backend {
-            cx: &self.cx,
-            cgroups: &self.launch.base.cgroups,
-            runtimes: &self.launch.runtimes,
-            volumes_trash: &self.launch.base.volumes_trash,
-            monitor: &self.containers.monitor,
-        };
-        let plan = match Plan::of(&backend) {
+        let plan = match Plan::of(&self.cx, &self.launch.base.cgroups) {
             Ok(plan) => plan,
             Err(error) => return Answer::new(false, error.to_string()),
         };
