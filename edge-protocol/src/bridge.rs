@@ -9,8 +9,9 @@ mod receive;
 mod rules;
 mod settings;
 
+use crate::SessionError;
 use crate::compress::UnpackError;
-use crate::frame::{Decoded, Decoder};
+use crate::frame::{Decoded, Decoder, shorten};
 use crate::liveness::Liveness;
 use crate::message::{DeviceRefusal, RenewAnswer, StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
 use crate::outgoing::{Outgoing, Piece, Whole};
@@ -18,7 +19,6 @@ use crate::state::NodeState;
 use crate::stream::{StreamError, StreamFrame, Streams};
 use crate::version::RefuseReason;
 use crate::wire::{self, Content, Frame};
-use crate::{SessionError, shorten};
 use down::Down;
 
 pub use settings::{BridgeEvent, BridgeSettings};

@@ -9,14 +9,14 @@ mod receive;
 mod reports;
 
 use crate::compress::UnpackError;
-use crate::frame::{Decoded, Decoder, encode, too_large};
+use crate::frame::{Decoded, Decoder, encode, shorten, too_large};
 use crate::liveness::Liveness;
 use crate::message::{Der, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
 use crate::outgoing::{Outgoing, Piece, Whole};
 use crate::stream::{StreamError, Streams};
 use crate::version::{self, Hello, Welcome};
 use crate::wire::{self, Content, Frame};
-use crate::{HEARTBEAT, SessionError, shorten};
+use crate::{HEARTBEAT, SessionError};
 use held::{Bracket, Doubts, Held};
 use reports::{Pushed, Reports};
 use std::collections::VecDeque;
@@ -30,9 +30,6 @@ const MAX_UNCOMMITTED: usize = 16_384;
 
 /// Messages and answers of rules that wait to be sent.
 const MAX_RULE_TEXTS: usize = 256;
-
-/// Keys or digests in one frame: about 40 KB.
-const LIST_CHUNK: usize = 256;
 
 /// One connection of a node. Call [`handle`](Self::handle) per frame, and [`on_timeout`](Self::on_timeout) when
 /// [`next_timeout`](Self::next_timeout) has passed. After each, drain [`poll_event`](Self::poll_event) and write the

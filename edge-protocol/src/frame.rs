@@ -24,6 +24,9 @@ pub const MAX_WEIGHT_TO_CLOUD: usize = 8 << 20;
 /// the heaviest report on top still fits.
 pub(crate) const MAX_REPORT_WEIGHT: usize = 2 * MAX_WEIGHT_TO_CLOUD;
 
+/// Longest reason or error text sent; the rest is cut off.
+const MAX_REASON: usize = 1024;
+
 /// Messages longer than this travel in slices of this size, so that heartbeats find a gap between them
 /// on a slow line. Escaping at most doubles the slice: JSON text holds no raw control characters.
 pub const PART: usize = 64 << 10;
@@ -257,8 +260,14 @@ fn parse<T: Message>(text: &str) -> Result<Decoded<T>, FrameError> {
         message: name.to_owned(),
         field: field_at(text, offset(text, &e)),
         // It may repeat a text of the peer.
-        problem: crate::shorten(e.to_string()),
+        problem: shorten(e.to_string()),
     })
+}
+
+/// Cuts a reason or an error for a message.
+pub(crate) fn shorten(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_REASON));
+    text
 }
 
 /// The only key of the outer object, without reading the rest. Names have no escapes.

@@ -128,11 +128,3 @@ impl SessionError {
         Self::Violation(what.into())
     }
 }
-
-/// Longest reason or error text sent; the rest is cut off.
-const MAX_REASON: usize = 1024;
-
-fn shorten(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(MAX_REASON));
-    text
-}

@@ -6,51 +6,22 @@
 mod base64_text;
 mod certificate;
 mod device;
-mod flat;
+mod object;
 mod order;
 mod rule;
 
 use crate::version::{Hello, RefuseReason, Welcome};
 use serde::{Deserialize, Serialize};
 
-pub use crate::version::PROTOCOL;
+pub use crate::version::{PROTOCOL, Position};
 pub use certificate::{Der, RenewAnswer};
 pub use device::{DeviceRefusal, DeviceReport, DeviceState, MAX_DEVICES, TwinReport, TwinValue};
+pub use object::{Object, ObjectDigest, ObjectKey, ObjectRef};
 pub use order::{
     ActionStep, ImageStatus, Job, ORDER, Order, OrderPhase, OrderStatus, WAITING_CONFIRMATION, WAITING_TURN, Work,
     waits_for_confirmation, waits_for_turn,
 };
 pub use rule::{Call, CallFailure, CallResult, MAX_BODY, MAX_PAYLOAD, RuleMessage, RuleRequest};
-
-/// Names one Kubernetes object. `namespace` is empty for cluster-scoped kinds.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ObjectKey {
-    /// `Pod`, `ConfigMap`, `Secret`, ...
-    pub kind: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub namespace: String,
-    pub name: String,
-}
-
-/// An object without its body: enough to know whether both sides hold the same.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "flat::Digest")]
-pub struct ObjectDigest {
-    #[serde(flatten)]
-    pub key: ObjectKey,
-    pub uid: String,
-    /// Hex of a hash over the body's bytes as sent; opaque to the edge, compared for equality only.
-    pub digest: String,
-}
-
-/// An object with its body, the JSON of the Kubernetes object.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "flat::Object")]
-pub struct Object {
-    #[serde(flatten)]
-    pub digest: ObjectDigest,
-    pub body: serde_json::Value,
-}
 
 /// Number of a stream (logs, exec, ...), chosen by the bridge, never reused within a connection.
 pub type StreamId = u64;
@@ -185,14 +156,6 @@ impl std::fmt::Debug for TokenAnswer {
             Self::Unknown => write!(f, "Unknown"),
         }
     }
-}
-
-/// How an edge resumes: the stream it followed and the last sequence number it has durably applied.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
-    /// Random text that names one bridge's memory of one node; another bridge or a restart has another.
-    pub stream: String,
-    pub seq: u64,
 }
 
 /// What the bridge says to a node. One JSON text frame each: `{"put":{...}}`.
@@ -399,13 +362,4 @@ pub enum ToCloud {
         more: bool,
         data: String,
     },
-}
-
-/// An object named with its uid.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(from = "flat::Ref")]
-pub struct ObjectRef {
-    #[serde(flatten)]
-    pub key: ObjectKey,
-    pub uid: String,
 }

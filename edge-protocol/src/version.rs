@@ -2,7 +2,6 @@
 //!
 //! Owns the hello, the welcome and the skew rules. Knows nothing of objects, sockets or clocks.
 
-use crate::message::Position;
 use serde::{Deserialize, Serialize};
 
 /// Newest protocol version this build speaks. A peer offers a range; the highest common one is used.
@@ -73,6 +72,14 @@ impl ProtocolRange {
         let newest = self.max.min(other.max);
         (newest >= self.min.max(other.min)).then_some(newest)
     }
+}
+
+/// How an edge resumes: the stream it followed and the last sequence number it has durably applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Random text that names one bridge's memory of one node; another bridge or a restart has another.
+    pub stream: String,
+    pub seq: u64,
 }
 
 /// First frame of a connection, from the edge.

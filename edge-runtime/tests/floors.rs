@@ -30,8 +30,8 @@ fn no_folder_imports_upward() {
 
 #[test]
 fn circles_of_files_are_small() {
-    let wrong: Vec<String> =
-        [".", "admin", "pod", "sys", "monitor"].iter().flat_map(|one| circles(&here().join(one), 3)).collect();
+    let crates = [(".", 2), ("admin", 3), ("pod", 3), ("sys", 3), ("monitor", 3)];
+    let wrong: Vec<String> = crates.iter().flat_map(|(one, most)| circles(&here().join(one), *most)).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

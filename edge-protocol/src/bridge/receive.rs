@@ -1,11 +1,11 @@
 //! What each message of a node does to the bridge's session. Every rule that a node could break is here.
 
 use super::{BridgeEvent, BridgeSession, MAX_REPORT_BYTES, MAX_REPORTS, MAX_TOKENS, MAX_UNLISTED, Phase, Size, names};
-use crate::frame::MAX_REPORT_WEIGHT;
+use crate::SessionError;
+use crate::frame::{MAX_REPORT_WEIGHT, shorten};
 use crate::message::{ToCloud, ToEdge};
 use crate::state::NodeState;
 use crate::version::{self, Hello, RefuseReason, Welcome};
-use crate::{SessionError, shorten};
 use std::time::Duration;
 
 impl BridgeSession {

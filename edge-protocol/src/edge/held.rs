@@ -1,11 +1,13 @@
 //! Objects that the node holds, and the state of a full sync: which bodies are needed, which objects are absent or in
 //! doubt.
 
-use super::LIST_CHUNK;
 use crate::SessionError;
 use crate::message::{ObjectDigest, ObjectKey, ToCloud};
 use crate::state::MAX_OBJECTS;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Keys or digests in one frame: about 40 KB.
+const LIST_CHUNK: usize = 256;
 
 /// Objects in the caller's store, as the session has handed them out.
 #[derive(Debug)]

@@ -2,9 +2,10 @@
 
 use super::held::{Bracket, Doubts};
 use super::{Change, EdgeEvent, EdgeSession, MAX_UNCOMMITTED};
+use crate::SessionError;
+use crate::frame::shorten;
 use crate::message::{Object, ObjectDigest, ObjectRef, ToCloud, ToEdge};
 use crate::version::{self, ProtocolRange, Welcome};
-use crate::{SessionError, shorten};
 use std::time::Duration;
 
 impl EdgeSession {

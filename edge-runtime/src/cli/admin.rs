@@ -5,11 +5,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use super::CliError;
+use super::error::{ADMIN, CliError};
 use crate::paths::Paths;
-
-/// Its name.
-pub(super) const PROGRAM: &str = "edge-admin";
 
 /// Becomes that program; comes back only where it cannot.
 pub(super) fn run(args: &[OsString]) -> CliError {
@@ -21,7 +18,7 @@ pub(super) fn run(args: &[OsString]) -> CliError {
 
 fn command(args: &[OsString]) -> Command {
     let own = std::env::current_exe().unwrap_or_default();
-    let mut command = Command::new(own.with_file_name(PROGRAM));
+    let mut command = Command::new(own.with_file_name(ADMIN));
     // Errors begin with what was typed.
     command.arg0("edge-runtime").args(args);
     command

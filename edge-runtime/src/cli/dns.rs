@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::CliError;
+use super::error::CliError;
+use super::stdio::start_log;
 use super::verb::{Flag, Given, Operands, Verb};
 use crate::dns::serve::{self, Options};
 use crate::net::Subnet;
@@ -12,7 +13,7 @@ pub(super) const VERB: Verb = Verb::helper("dns", Operands::None, FLAGS, run);
 const FLAGS: &[Flag] = &[Flag::value("listen", "ADDRESS", ""), Flag::value("subnet", "SUBNET", "")];
 
 fn run(given: Given) -> Result<(), CliError> {
-    super::start_log();
+    start_log();
     // A separate session: signals to the daemon's session do not reach this process. Fails only if it leads a session
     // already.
     let _ = nix::unistd::setsid();

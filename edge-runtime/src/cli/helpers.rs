@@ -10,8 +10,9 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 
+use super::error::CliError;
+use super::stdio::{print, read_json, start_log};
 use super::verb::{Flag, Given, Operands, Verb};
-use super::{CliError, print, read_json};
 use crate::eviction::walk::{self, Question};
 use crate::image::gc::Sweep;
 use crate::image::helper::Helper;
@@ -58,7 +59,7 @@ fn collect(given: Given) -> Result<(), CliError> {
         "shortest" => Sweep::SHORTEST,
         other => return Err(CliError::Usage(format!("collect: HOW is usual, short or shortest, not {other}"))),
     };
-    super::start_log();
+    start_log();
     let Err(error) = Helper::open(&given.paths()?).and_then(|helper| helper.sweep(how)) else {
         return Ok(());
     };

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::admin::Progress;
+use super::error::CliError;
+use super::stdio::{print, start_log};
 use super::verb::{Flag, Given, Operands, Verb};
-use super::{CliError, print};
 use crate::image::archive::Source;
 use crate::image::helper::Helper;
 use crate::image::import::Import;
@@ -25,7 +26,7 @@ pub(super) const VERB: Verb = Verb {
 fn run(given: Given) -> Result<(), CliError> {
     let (file, reference) =
         (given.operands.first().map(PathBuf::from).unwrap_or_default(), given.one::<String>("reference")?);
-    super::start_log();
+    start_log();
     let paths = given.paths()?;
     let progress = (!given.has("quiet")).then(|| Progress::show(&paths, file.as_os_str()));
     let records = import(&paths, &file, reference.as_deref());

@@ -1,8 +1,9 @@
-//! The verbs of the binary, one file each, and what they share: finding the verb, `--root`, errors
-//! with exit codes, the log. Knows nothing of what a verb does.
+//! The verbs of the binary, one file each: their table, and how one is found, parsed and run. Knows nothing of what a
+//! verb does.
 
 mod admin;
 mod dns;
+mod error;
 mod helpers;
 mod import;
 mod monitor;
@@ -11,28 +12,21 @@ mod reset;
 mod run;
 mod selftest;
 mod shutdown;
+mod stdio;
 pub mod verb;
 mod version;
 
 use std::ffi::{CString, OsString};
-use std::fs::File;
-use std::io::{Read, Write};
-use std::path::Path;
-use std::process::ExitCode;
 
-use serde::de::DeserializeOwned;
 use verb::{Given, Shown, Verb};
 
-use crate::sys::from_json::from_json;
 use crate::sys::oom;
 use crate::sys::words::verb_first;
 
-use admin::PROGRAM as ADMIN;
+pub use error::{CliError, exit_code, program};
 pub use run::{Configured, config_file, configure};
 pub use shutdown::is_free;
-
-/// Most of what is read: a few pull secrets, the looks and questions of all pods.
-const LONGEST: u64 = 4 << 20;
+pub use stdio::{print, read, start_log};
 
 /// All verbs; helpers last.
 pub const VERBS: &[Verb] = &[
@@ -66,80 +60,6 @@ pub const SHOWN: [Shown; VERBS.len()] = {
     }
     all
 };
-
-/// Why a verb could not do its job. No [`std::error::Error`], so that any of those can become one.
-#[derive(Debug)]
-pub enum CliError {
-    /// It was called wrongly.
-    Usage(String),
-    Failed(String),
-    /// What there is to say has been said: this is how the process ends.
-    Exit(u8),
-}
-
-impl<E: std::error::Error> From<E> for CliError {
-    fn from(error: E) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-/// How the process ends, for either program of the node; a failure is said on standard error.
-pub fn exit_code(done: Result<(), CliError>) -> ExitCode {
-    let (why, code) = match done {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(CliError::Exit(code)) => return code.into(),
-        Err(CliError::Usage(why)) => (why, 2),
-        Err(CliError::Failed(why)) => (with_hint(why, nix::unistd::geteuid().is_root()), 1),
-    };
-    // Nothing is left to do when even stderr is gone.
-    let _ = writeln!(std::io::stderr(), "{}: {why}", program());
-    ExitCode::from(code)
-}
-
-/// What this program was called as: `edge-runtime` also when it became `edge-admin` for a verb.
-pub fn program() -> &'static str {
-    let called = std::env::args_os().next().unwrap_or_default();
-    if Path::new(&called).file_name().is_some_and(|name| name == ADMIN) { ADMIN } else { "edge-runtime" }
-}
-
-/// How a shell shows the end by SIGPIPE.
-const NO_READER: u8 = 128 + 13;
-
-/// A line on standard output.
-///
-/// # Errors
-/// Standard output cannot be written. A closed pipe, as after `head`, is not an error.
-pub fn print(text: &str) -> Result<(), CliError> {
-    match writeln!(std::io::stdout(), "{text}") {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(CliError::Exit(NO_READER)),
-        done => Ok(done?),
-    }
-}
-
-/// Adds what to do to an error about a file or process that only root may touch: nearly all of a node are.
-fn with_hint(why: String, is_root: bool) -> String {
-    let is_denied = ["Permission denied", "Operation not permitted"].iter().any(|words| why.contains(words));
-    if is_denied && !is_root { why + "; this command needs root: put sudo before it" } else { why }
-}
-
-/// What a file holds, or standard input for `-`: other users of the machine can read a command line.
-///
-/// # Errors
-/// It cannot be read.
-pub fn read(file: &Path) -> Result<Vec<u8>, CliError> {
-    let mut bytes = Vec::new();
-    let done = match file.as_os_str() == "-" {
-        true => std::io::stdin().take(LONGEST).read_to_end(&mut bytes),
-        false => File::open(file).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)),
-    };
-    done.map_err(|error| CliError::Failed(format!("{}: {error}", file.display())))?;
-    Ok(bytes)
-}
-
-/// What the daemon asks of a helper.
-fn read_json<T: DeserializeOwned>() -> Result<T, CliError> {
-    Ok(from_json(&read(Path::new("-"))?)?)
-}
 
 /// No file of a crash, which would hold keys and Secrets (core(5)), wherever the host sends such files. What this process
 /// starts is not concerned: execve(2) sets it back.
@@ -211,39 +131,11 @@ fn with_help(error: CliError, verb: Shown) -> CliError {
     }
 }
 
-/// Starts the log on stderr at the level of `EDGE_RUNTIME_LOG` (error, warn, info, debug, trace; info if unset). Feature
-/// `no-trace`, which binaries for boards have, leaves trace out.
-pub fn start_log() {
-    let level = std::env::var("EDGE_RUNTIME_LOG").ok().and_then(|level| level.parse().ok());
-    let levels = simple_logger::SimpleLogger::new().with_level(level.unwrap_or(log::LevelFilter::Info));
-    // Fails only when a logger is set already, which then stays.
-    let _ = sampan_log::start(levels);
-}
-
 #[cfg(test)]
 mod tests {
     use nix::sys::prctl::{get_dumpable, set_dumpable};
 
     use super::*;
-
-    #[test]
-    fn command_without_root_says_so() {
-        let denied = std::io::Error::from_raw_os_error(nix::libc::EACCES).to_string();
-        assert!(with_hint(denied.clone(), false).contains("needs root: put sudo"), "{denied}");
-        assert_eq!(with_hint(denied.clone(), true), denied);
-        let forbidden = nix::errno::Errno::EPERM.to_string();
-        assert!(with_hint(forbidden.clone(), false).contains("needs root"), "{forbidden}");
-        assert_eq!(with_hint("no such pod".to_owned(), false), "no such pod");
-    }
-
-    #[test]
-    fn a_token_or_login_comes_from_a_file_too() {
-        let folder = tempfile::tempdir().expect("temp dir");
-        let path = folder.path().join("token");
-        std::fs::write(&path, "smp1.abc\n").expect("written");
-        assert_eq!(read(&path).expect("read"), b"smp1.abc\n");
-        assert!(matches!(read(&folder.path().join("none")), Err(CliError::Failed(why)) if why.contains("none: ")));
-    }
 
     #[test]
     fn a_crash_writes_no_memory_to_disk() {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::CliError;
+use super::error::CliError;
 use super::verb::{Flag, Given, Operands, Verb};
 use crate::monitor::client::RUNTIME_TIMEOUT;
 use crate::sys::descriptors;

@@ -2,8 +2,9 @@
 //! request by standard input and answers with one line of JSON.
 
 use super::admin::Progress;
+use super::error::CliError;
+use super::stdio::{print, read, read_json, start_log};
 use super::verb::{Flag, Given, Operands, Verb};
-use super::{CliError, print, read, read_json};
 use crate::config::ConfigFile;
 use crate::image::auth::Keyring;
 use crate::image::helper::Helper;
@@ -31,7 +32,7 @@ pub(super) const VERB: Verb = Verb {
 
 fn run(given: Given) -> Result<(), CliError> {
     let (image, auth) = (given.operand()?, given.path("auth"));
-    super::start_log();
+    start_log();
     let paths = given.paths()?;
     if given.has("helper") {
         return answer(&paths, &image, given.has("check"));

@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use smol::channel::bounded;
 
+use super::admin;
+use super::error::CliError;
+use super::stdio::{print, start_log};
 use super::verb::{Flag, Given, Operands, Verb};
-use super::{CliError, admin, print};
 use crate::config::{Config, Overrides};
 use crate::launch::runtimes::Runtimes;
 use crate::launch::teardown::Teardown;
@@ -47,7 +49,7 @@ fn run(given: Given) -> Result<(), CliError> {
         words.extend(given.has("all").then(|| "--all".into()));
         return Err(admin::run(&words));
     }
-    super::start_log();
+    start_log();
     if !paths.state().exists() && !paths.run().exists() {
         return print("nothing to reset");
     }

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::admin;
+use super::error::CliError;
+use super::stdio::start_log;
 use super::verb::{Flag, Given, Operands, ROOT, Verb};
-use super::{CliError, admin};
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::devices;
 use crate::link::identity::{Identity, IdentityError};
@@ -48,7 +50,7 @@ fn run(given: Given) -> Result<(), CliError> {
     // A node runs without a key that it does not know: its program may have been rolled back.
     let (typed, left_out) = ConfigFile::read_lenient(&file)?;
     let Configured { config, identity, damage } = configure(&given, typed, &file)?;
-    super::start_log();
+    start_log();
     if let Some(error) = untuned {
         log::warn!(
             "the node will keep more memory than it needs: it could not begin again with {}: {error}",

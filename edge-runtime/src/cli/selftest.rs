@@ -4,8 +4,9 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
+use super::error::CliError;
+use super::stdio::print;
 use super::verb::{Given, Operands, ROOT, Verb};
-use super::{CliError, print};
 use crate::clock::Clock;
 use crate::pod::reconcile::{World, reconcile};
 use crate::pod::record::{PodRecord, PodSource};

@@ -7,7 +7,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::CliError;
+use super::error::CliError;
 use super::verb::{Given, Operands, Verb};
 use crate::node::SHUTDOWN_MARK;
 use crate::sys::files::{named, unless_missing};

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use lexopt::{Arg, ValueExt};
 
-use super::CliError;
+use super::error::CliError;
 use crate::paths::Paths;
 
 /// One verb.

@@ -2,7 +2,7 @@
 
 use edge_protocol::build;
 
-use super::print;
+use super::stdio::print;
 use super::verb::{Operands, Verb};
 
 pub(super) const VERB: Verb = Verb {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Wrong;
+use super::error::Wrong;
 use super::number::Number;
 use crate::pod::extended_resources::is_extended;
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Config;
+use super::error::Wrong;
 use super::number::Number;
-use super::{Config, Wrong};
 use crate::eviction::{Signal, Threshold, manager, threshold};
 use crate::sys::host;
 

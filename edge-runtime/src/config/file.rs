@@ -2,11 +2,12 @@
 //! the host for its defaults has them at once; the others are checked and filled when the configuration is made.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::devices::{DeviceFile, Handler};
+use super::error::ConfigError;
 use super::eviction::EvictionFile;
 use super::images::ImagesConfig;
 use super::logs::LogConfig;
@@ -50,17 +51,6 @@ pub struct ConfigFile {
     pub services: ServicesConfig,
     pub shutdown: ShutdownConfig,
     pub upgrade: UpgradeConfig,
-}
-
-/// Why the configuration was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    #[error("cannot read config file {}: {source}", file.display())]
-    Read { file: PathBuf, source: std::io::Error },
-    #[error("config file {}: {message}", file.display())]
-    Parse { file: PathBuf, message: String },
-    #[error("config file {}, key {key}: {why}", file.display())]
-    Invalid { file: PathBuf, key: String, why: String },
 }
 
 impl ConfigFile {

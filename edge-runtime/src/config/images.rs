@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::error::{Wrong, wrong};
 use super::number::Number;
-use super::{Wrong, wrong};
 use crate::image::Reference;
 
 /// When unused images go, in percent of their file system (the kubelet's `imageGCHighThresholdPercent` and

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_yaml_ng::Value;
 
-use super::file::{ConfigError, ConfigFile};
+use super::error::ConfigError;
+use super::file::ConfigFile;
 use super::node::label_problem;
 
 /// A file with more unknown keys is not a configuration of this program.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::error::{Wrong, wrong};
 use super::number::Number;
-use super::{Wrong, wrong};
 
 /// Default log rate of one container. At this rate it writes 1 TB a year, which a small card endures for some years.
 /// The maximum of the disk, 100 MB/s, would wear it out in weeks. The rate permits some hundred usual lines a second,

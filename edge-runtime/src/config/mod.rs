@@ -3,6 +3,7 @@
 //! used.
 
 pub mod devices;
+mod error;
 mod eviction;
 mod file;
 mod images;
@@ -24,8 +25,9 @@ mod upgrade;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+pub use error::ConfigError;
 pub use eviction::EvictionConfig;
-pub use file::{ConfigError, ConfigFile};
+pub use file::ConfigFile;
 pub use images::ImagesConfig;
 pub use logs::LogConfig;
 pub use metrics::MetricsConfig;
@@ -40,6 +42,7 @@ pub use shutdown::{AtShutdown, ShutdownConfig};
 pub use upgrade::UpgradeConfig;
 
 use self::devices::{DeviceClass, Handler};
+use self::error::Wrong;
 use crate::image::registry_config::RegistryConfig;
 use crate::sys::cgroup::Driver;
 
@@ -83,13 +86,6 @@ pub struct Config {
     pub pull: PullConfig,
     pub services: ServicesConfig,
     pub shutdown: ShutdownConfig,
-}
-
-/// A key and what is wrong with its value.
-type Wrong = (String, String);
-
-fn wrong(key: impl Into<String>, why: impl Into<String>) -> Wrong {
-    (key.into(), why.into())
 }
 
 impl Config {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::error::{Wrong, wrong};
 use super::node::instance_suffix;
-use super::{Wrong, wrong};
 use crate::net::{NetError, Subnet};
 
 /// The section as typed.

@@ -6,8 +6,8 @@ use std::path::Path;
 use edge_protocol::node_labels;
 use serde::{Deserialize, Serialize};
 
+use super::error::{Wrong, wrong};
 use super::number::Number;
-use super::{Wrong, wrong};
 use crate::pod::dns;
 use crate::pod::id::sha256_hex;
 use crate::sys::cgroup::{Driver, check_slice_parent};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::error::{Wrong, wrong};
 use super::images::normalized;
-use super::{Wrong, wrong};
 
 /// Pulls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

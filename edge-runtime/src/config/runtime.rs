@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::error::{Wrong, wrong};
 use super::number::Number;
-use super::{Wrong, wrong};
 use crate::monitor::client::RUNTIME_TIMEOUT;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

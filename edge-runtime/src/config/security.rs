@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Wrong, wrong};
+use super::error::{Wrong, wrong};
 use crate::pod::sysctls;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

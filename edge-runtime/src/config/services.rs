@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Wrong, wrong};
+use super::error::{Wrong, wrong};
 use crate::net::services::node_ports::NodePorts;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

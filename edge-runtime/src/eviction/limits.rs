@@ -1,6 +1,7 @@
 //! Disk usage of pods: the limits of a manifest, and whether usage exceeds them. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -12,6 +13,10 @@ use crate::pod::requests::pod_limit;
 use crate::pod::spec::containers_of;
 use crate::sys::walk::Bound;
 
+/// Files and folders of one pod that are counted; a pod with more is over its limit.
+pub const MOST_ENTRIES: u64 = 1 << 20;
+/// Time for one pod; a pod that takes longer is over its limit.
+pub const LONGEST: Duration = Duration::from_secs(300);
 const STORAGE: &str = "ephemeral-storage";
 
 /// Bytes on disk, as `du` counts blocks, and the number of files, folders and links.
@@ -88,7 +93,7 @@ pub fn exceeded(pod: &Pod, used: &DiskUsage, separate_images: bool) -> Option<St
     if let Some(bound) = used.beyond
         && has_limits(pod)
     {
-        return Some(message::beyond(bound));
+        return Some(message::beyond(bound, MOST_ENTRIES, LONGEST));
     }
     let of = |map: &BTreeMap<String, Used>, name: &str| map.get(name).map_or(0, |used| used.bytes);
     let over = |held: u64, given: &Quantity| (1..held).contains(&bytes(Some(given)));

@@ -1,11 +1,12 @@
 //! Status message of an evicted pod, in the kubelet's words (K8s pkg/kubelet/eviction/helpers.go). Pure.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Pod;
 
 use super::rank::Usage;
 use super::signal::{Observations, Signal};
 use super::threshold::Threshold;
-use super::walk::{LONGEST, MOST_ENTRIES};
 use crate::pod::quantity;
 use crate::pod::spec::containers_of;
 use crate::sys::walk::{Bound, DEEPEST};
@@ -53,12 +54,12 @@ pub fn container_storage(container: &str, limit: &str) -> String {
     format!("Container {container} exceeded its local ephemeral storage limit {limit:?}. ")
 }
 
-/// A pod with limits has files that cannot all be counted.
-pub fn beyond(bound: Bound) -> String {
+/// A pod with limits has files that cannot all be counted: no more than `entries`, and in no more time than `longest`.
+pub fn beyond(bound: Bound, entries: u64, longest: Duration) -> String {
     let what = match bound {
-        Bound::Entries => format!("it has more than {MOST_ENTRIES} files and folders"),
+        Bound::Entries => format!("it has more than {entries} files and folders"),
         Bound::Depth => format!("its folders lie more than {DEEPEST} folders deep"),
-        Bound::Time => format!("counting its files takes more than {} s", LONGEST.as_secs()),
+        Bound::Time => format!("counting its files takes more than {} s", longest.as_secs()),
     };
     format!("Pod ephemeral local storage usage cannot be measured and counts as over the limit: {what}. ")
 }

@@ -10,16 +10,12 @@ use nix::fcntl::{AtFlags, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use serde::{Deserialize, Serialize};
 
-use super::limits::{DiskUsage, Used};
+use super::limits::{DiskUsage, MOST_ENTRIES, Used};
 use crate::paths::Paths;
 use crate::sys::from_json::from_json;
 use crate::sys::program;
 use crate::sys::walk::{Bound, Bounds, FOLDER, Stopped, Walk};
 
-/// Files and folders of one pod that are counted; a pod with more is over its limit.
-pub const MOST_ENTRIES: u64 = 1 << 20;
-/// Time for one pod; a pod that takes longer is over its limit.
-pub const LONGEST: Duration = Duration::from_secs(300);
 /// Maximum time for one pod in a disk shortage: others wait to be measured.
 pub const LONGEST_IN_SHORTAGE: Duration = Duration::from_secs(60);
 /// The helper counts as stuck if this much passes after the time of one pod.

@@ -2,6 +2,7 @@
 
 use super::address::BridgeAddress;
 use super::tls::TlsError;
+use crate::sys::from_json::from_json;
 use crate::sys::resolve::{ResolveError, resolve};
 use crate::sys::tcp::limit_unsent;
 use crate::sys::time::{io_within, within};
@@ -125,5 +126,33 @@ pub fn websocket_config() -> WebSocketConfig {
 fn refusal(bridge: &BridgeAddress, response: &http::Response<Option<Vec<u8>>>) -> DialError {
     let body = response.body().as_deref().unwrap_or_default();
     let status = response.status().as_u16();
-    DialError::Status { bridge: bridge.clone(), status, message: super::http::status_message(body) }
+    DialError::Status { bridge: bridge.clone(), status, message: status_message(body) }
+}
+
+/// Message of a Kubernetes `Status` body; otherwise the beginning of the text.
+pub(super) fn status_message(body: &[u8]) -> String {
+    #[derive(serde::Deserialize)]
+    struct Status {
+        #[serde(default)]
+        reason: String,
+        #[serde(default)]
+        message: String,
+    }
+    match from_json::<Status>(body) {
+        Ok(Status { reason, message }) if reason.is_empty() => message,
+        Ok(Status { reason, message }) => format!("{reason}: {message}"),
+        Err(_) => String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(200).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_reads_as_reason_and_message() {
+        let status = br#"{"kind":"Status","reason":"Forbidden","message":"the token was used"}"#;
+        assert_eq!(status_message(status), "Forbidden: the token was used");
+        assert_eq!(status_message(b"<html>\nno"), "<html>no");
+    }
 }

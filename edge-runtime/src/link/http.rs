@@ -128,22 +128,6 @@ pub(super) fn is_status(body: &[u8], code: u16) -> bool {
     from_json::<Status>(body).is_ok_and(|status| status.kind == "Status" && status.code == code)
 }
 
-/// Message of a Kubernetes `Status` body; otherwise the beginning of the text.
-pub(super) fn status_message(body: &[u8]) -> String {
-    #[derive(serde::Deserialize)]
-    struct Status {
-        #[serde(default)]
-        reason: String,
-        #[serde(default)]
-        message: String,
-    }
-    match from_json::<Status>(body) {
-        Ok(Status { reason, message }) if reason.is_empty() => message,
-        Ok(Status { reason, message }) => format!("{reason}: {message}"),
-        Err(_) => String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(200).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,12 +159,5 @@ mod tests {
         ] {
             assert!(parse(bad.as_bytes(), false).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_status_reads_as_reason_and_message() {
-        let status = br#"{"kind":"Status","reason":"Forbidden","message":"the token was used"}"#;
-        assert_eq!(status_message(status), "Forbidden: the token was used");
-        assert_eq!(status_message(b"<html>\nno"), "<html>no");
     }
 }

@@ -6,7 +6,7 @@
 
 use super::address::BridgeAddress;
 use super::csr::{self, Signed};
-use super::dial::DialError;
+use super::dial::{self, DialError};
 use super::http;
 use super::identity::{Identity, IdentityError, load_attempt, save_attempt};
 use super::tls::{Time, TlsError, node_config, pinned_config};
@@ -153,7 +153,7 @@ type Accepted = (CertificateDer<'static>, CertificateDer<'static>, String);
 
 fn accept(bridge: &BridgeAddress, token: &Token, response: &http::Response) -> Result<Accepted, JoinError> {
     if !(200..300).contains(&response.status) {
-        let message = http::status_message(&response.body);
+        let message = dial::status_message(&response.body);
         let by_bridge = http::is_status(&response.body, response.status);
         return Err(JoinError::Refused { bridge: bridge.clone(), status: response.status, message, by_bridge });
     }

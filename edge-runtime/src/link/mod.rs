@@ -24,35 +24,22 @@ mod network;
 mod pump;
 mod renew;
 pub mod status;
+mod tasks;
 pub mod tls;
 
 use crate::paths::Paths;
-use crate::sys::tasks::Tasks;
-use address::BridgeAddress;
 use edge_protocol::edge::{Change, EdgeFacts, EdgeSession, WindowFull};
-use edge_protocol::message::{DeviceRefusal, ObjectKey, Report, StreamId, TokenAnswer, TokenRequest};
+use edge_protocol::message::{DeviceRefusal, ObjectKey, RenewAnswer, Report, StreamId, TokenAnswer, TokenRequest};
 use edge_protocol::stream::{StreamError, StreamEvent};
-use edge_protocol::version::{RefuseReason, Welcome};
+use edge_protocol::version::{IdentityTerms, RefuseReason, Welcome};
 use identity::Identity;
-use smol::channel::{self, Receiver, Sender};
+use smol::channel::{Receiver, Sender};
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+pub use tasks::{LinkSettings, start};
 use tls::Time;
-
-/// What the link needs for as long as it runs.
-#[derive(Clone, Debug)]
-pub struct LinkSettings {
-    pub identity: Identity,
-    /// Certificates are judged by this.
-    pub time: Time,
-    /// Paths of a renewed identity, and of one from a later join.
-    pub paths: Paths,
-    /// Where the link writes its [`status`](status::LinkStatus); none in tests.
-    pub status: Option<PathBuf>,
-}
 
 /// What the link tells the node loop.
 #[derive(Debug)]
@@ -115,7 +102,7 @@ pub(crate) struct Shared {
     config: RefCell<Option<Arc<rustls::ClientConfig>>>,
     time: Time,
     paths: Paths,
-    renewal: Sender<renew::News>,
+    renewal: Sender<News>,
 }
 
 impl LinkHandle {
@@ -228,34 +215,12 @@ impl Shared {
     }
 }
 
-/// Starts the link's task on the executor. It ends when the receiver of the events is dropped.
-pub fn start(ex: &Tasks, settings: LinkSettings, events: Sender<LinkEvent>) -> LinkHandle {
-    let (wake, woken) = channel::bounded(1);
-    let (network, network_changes) = channel::bounded(1);
-    // A bridge that sends more than was requested loses the rest.
-    let (renewal, renewal_news) = channel::bounded(4);
-    let LinkSettings { identity, time, paths, status } = settings;
-    let shared = Rc::new(Shared {
-        session: RefCell::new(None),
-        facts: RefCell::new(None),
-        wake,
-        identity: RefCell::new(identity),
-        config: RefCell::new(None),
-        time,
-        paths,
-        renewal,
-    });
-    ex.spawn(network::watch(network)).detach();
-    let wakers = Wakers { woken, network_changes };
-    let renewing = renew::run(Rc::clone(&shared), renewal_news);
-    let pumping = pump::run(Rc::clone(&shared), status, events, wakers);
-    // The renewal ends with the pump.
-    ex.spawn(smol::future::or(pumping, async {
-        renewing.await;
-        smol::future::pending().await
-    }))
-    .detach();
-    LinkHandle { shared }
+/// What the pump tells the renewal.
+#[derive(Debug)]
+enum News {
+    Welcome(IdentityTerms),
+    Answer(RenewAnswer),
+    Ended,
 }
 
 pub(crate) struct Wakers {

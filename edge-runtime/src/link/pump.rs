@@ -5,11 +5,12 @@
 
 mod frames;
 
+use super::address::BridgeAddress;
 use super::backoff::{Backoff, GOOD};
 use super::dial::{self, DialError};
 use super::network::Network;
 use super::status::{LinkStatus, ago};
-use super::{LinkEvent, Shared, Wakers, renew, tls};
+use super::{LinkEvent, News, Shared, Wakers, renew, tls};
 use crate::sys::random::random;
 use crate::sys::time::within;
 use async_tungstenite::tungstenite;
@@ -104,7 +105,7 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
             return;
         }
         let ended = clock.elapsed();
-        let _ = shared.renewal.try_send(renew::News::Ended);
+        let _ = shared.renewal.try_send(News::Ended);
         let refused = sent_away(&error).is_some_and(|(reason, _)| reason != RefuseReason::Superseded);
         match error {
             // Whatever kept us from the bridge so far, this way is a new one.
@@ -166,7 +167,7 @@ impl Link<'_> {
     }
 
     /// One connection from dial to its end.
-    async fn connection(&self, bridge: &super::BridgeAddress) -> Result<Infallible, LinkError> {
+    async fn connection(&self, bridge: &BridgeAddress) -> Result<Infallible, LinkError> {
         // Set before the first connection.
         let Some(config) = self.shared.config.borrow().clone() else { return Err(LinkError::Stopped) };
         let dial = async {
@@ -271,33 +272,11 @@ fn sent_away(error: &LinkError) -> Option<(RefuseReason, String)> {
         LinkError::Dial(DialError::Status { status: 401 | 403, message, .. }) => {
             Some((RefuseReason::Forbidden, message.clone()))
         }
-        LinkError::Dial(DialError::Handshake { source, .. }) => refused_certificate(source),
+        LinkError::Dial(DialError::Handshake { source, .. }) => tls::refused_certificate(source),
         LinkError::Dial(DialError::Websocket { source, .. }) | LinkError::Websocket(source) => match &**source {
-            tungstenite::Error::Io(source) => refused_certificate(source),
+            tungstenite::Error::Io(source) => tls::refused_certificate(source),
             _ => None,
         },
         _ => None,
     }
-}
-
-/// Returns the bridge's refusal of the certificate, if that caused the error. With TLS 1.3 the server checks the
-/// certificate after the client's handshake is complete, so its alert arrives with the first answer.
-pub(super) fn refused_certificate(error: &std::io::Error) -> Option<(RefuseReason, String)> {
-    use rustls::AlertDescription::{
-        AccessDenied, BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, DecryptError,
-        UnknownCA,
-    };
-    let problem = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
-        rustls::Error::AlertReceived(CertificateExpired) => "the certificate of this node has expired",
-        rustls::Error::AlertReceived(CertificateRevoked) => "the certificate of this node was revoked",
-        // An authority made again under the old name: the signature is wrong, not the issuer unknown.
-        rustls::Error::AlertReceived(UnknownCA | DecryptError) => {
-            "the bridge has another authority than the one this node joined"
-        }
-        rustls::Error::AlertReceived(BadCertificate | CertificateUnknown | AccessDenied) => {
-            "the bridge does not take the certificate of this node"
-        }
-        _ => return None,
-    };
-    Some((RefuseReason::Forbidden, format!("{problem}: join again with a fresh token")))
 }

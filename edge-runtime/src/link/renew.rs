@@ -5,10 +5,10 @@
 //! is not used.
 
 use super::csr::{self, Signed};
-use super::dial::DialError;
+use super::dial::{self, DialError};
 use super::identity::{Identity, IdentityError};
 use super::tls::{self, TlsError};
-use super::{Shared, http, pump};
+use super::{News, Shared, http};
 use crate::sys::random::random;
 use crate::sys::time::within;
 use edge_protocol::message::RenewAnswer;
@@ -28,14 +28,6 @@ const PROOFS: u32 = 6;
 const ANSWER: Duration = Duration::from_secs(60);
 /// Pause after an attempt that failed, within these: a fiftieth of the certificate's life.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
-
-/// What the pump tells.
-#[derive(Debug)]
-pub(super) enum News {
-    Welcome(IdentityTerms),
-    Answer(RenewAnswer),
-    Ended,
-}
 
 #[derive(Debug, thiserror::Error)]
 enum RenewError {
@@ -163,13 +155,13 @@ async fn prove(shared: &Shared, new: &Identity) -> Result<(), RenewError> {
         let answer = http::ask(bridge, &config, ("/v1/identity", b"{}"), ANSWER, RenewError::Exchange).await;
         let problem = match answer {
             Err(RenewError::Exchange(error) | RenewError::Dial(DialError::Handshake { source: error, .. }))
-                if pump::refused_certificate(&error).is_some() =>
+                if tls::refused_certificate(&error).is_some() =>
             {
                 return Err(RenewError::Exchange(error));
             }
             Ok(response) if response.status == 200 => return Ok(()),
             Ok(response) => {
-                let message = http::status_message(&response.body);
+                let message = dial::status_message(&response.body);
                 let refused = RenewError::NotTaken { status: response.status, message };
                 if response.status < 500 {
                     return Err(refused);

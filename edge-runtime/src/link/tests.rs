@@ -11,7 +11,7 @@ use crate::sys::tasks::Tasks;
 use edge_protocol::edge::EdgeFacts;
 use edge_protocol::message::{Object, ObjectDigest, Position, StreamRequest};
 use server::{Authority, Server};
-use smol::Timer;
+use smol::{Timer, channel};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;

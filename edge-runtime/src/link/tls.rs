@@ -7,6 +7,7 @@ use super::certificate;
 use super::identity::{Identity, IdentityError};
 use crate::net::tls::{Trust, client_config, provider};
 use crate::sys::board::clock_synchronized;
+use edge_protocol::version::RefuseReason;
 use rustls::client::Resumption;
 use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, RootCertStore};
@@ -95,6 +96,28 @@ pub fn pinned_config(pin: [u8; 32], time: Time) -> Result<ClientConfig, TlsError
     let mut config = client_config(Trust::Pinned(pin), Arc::new(time))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// Returns the bridge's refusal of the certificate, if that caused the error. With TLS 1.3 the server checks the
+/// certificate after the client's handshake is complete, so its alert arrives with the first answer.
+pub(super) fn refused_certificate(error: &std::io::Error) -> Option<(RefuseReason, String)> {
+    use rustls::AlertDescription::{
+        AccessDenied, BadCertificate, CertificateExpired, CertificateRevoked, CertificateUnknown, DecryptError,
+        UnknownCA,
+    };
+    let problem = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::AlertReceived(CertificateExpired) => "the certificate of this node has expired",
+        rustls::Error::AlertReceived(CertificateRevoked) => "the certificate of this node was revoked",
+        // An authority made again under the old name: the signature is wrong, not the issuer unknown.
+        rustls::Error::AlertReceived(UnknownCA | DecryptError) => {
+            "the bridge has another authority than the one this node joined"
+        }
+        rustls::Error::AlertReceived(BadCertificate | CertificateUnknown | AccessDenied) => {
+            "the bridge does not take the certificate of this node"
+        }
+        _ => return None,
+    };
+    Some((RefuseReason::Forbidden, format!("{problem}: join again with a fresh token")))
 }
 
 #[cfg(test)]

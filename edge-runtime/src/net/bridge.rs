@@ -15,6 +15,7 @@ use nix::libc;
 use super::bandwidth::Bandwidth;
 use super::namespaces::OwnNetwork;
 use super::netlink::{Socket, address, link, qdisc};
+use super::settings::{NetworkSettings, hardware_address};
 use super::{NetError, Subnet, firewall, policy, services, sysctl};
 use crate::pod::ports::Forward;
 use crate::sys::gather::Gather;
@@ -33,17 +34,6 @@ const LEAST_MTU: u32 = 1280;
 const MOST_MTU: u32 = 65_535;
 /// Pods that are connected within this time of each other get the same MTU: asking for it takes four exchanges.
 const MTU_AGE: Duration = Duration::from_secs(1);
-
-#[derive(Clone, Debug)]
-pub struct NetworkSettings {
-    /// Name of the bridge (and of the nft table), at most 15 characters. Nodes on one host need different ones.
-    pub bridge: String,
-    /// Pod subnets of this node, one or one of each family. The bridge has the first host address of each. Empty until
-    /// the cluster has assigned them.
-    pub subnets: Vec<Subnet>,
-    /// Destination ranges of the routes to the pods of other nodes; `None` without such routes.
-    pub neighbours: Option<Vec<Subnet>>,
-}
 
 /// The bridge network of one node.
 #[derive(Debug)]
@@ -315,26 +305,6 @@ fn not_limited(uid: &str, source: io::Error) -> NetError {
         return NetError::NoTokenBucket;
     }
     NetError::Netlink { action: "limit the bandwidth of", object: format!("pod {uid}"), source }
-}
-
-impl NetworkSettings {
-    /// The bridge's.
-    pub fn hardware_address(&self) -> [u8; 6] {
-        self.subnets.first().map_or([0x0a, 0x58, 0, 0, 0, 1], |subnet| hardware_address(subnet.gateway()))
-    }
-}
-
-/// Locally administered unicast address that carries the address (the end of it, of IPv6): a reused address keeps
-/// its neighbours' ARP entries right.
-pub fn hardware_address(ip: IpAddr) -> [u8; 6] {
-    let [a, b, c, d] = match ip {
-        IpAddr::V4(ip) => ip.octets(),
-        IpAddr::V6(ip) => {
-            let [.., a, b, c, d] = ip.octets();
-            [a, b, c, d]
-        }
-    };
-    [0x0a, 0x58, a, b, c, d]
 }
 
 /// Host end of a pod's pair: `veth` and 44 bits of a hash over bridge and uid, so that nodes sharing a host (and

@@ -21,11 +21,13 @@ pub mod policy;
 pub mod prefix;
 pub mod resolv;
 pub mod services;
+mod settings;
 pub mod site;
 pub mod sysctl;
 pub mod tls;
 
 pub use address::Subnet;
-pub use bridge::{Network, NetworkSettings};
+pub use bridge::Network;
 pub use error::NetError;
 pub use namespaces::NamespaceMaker;
+pub use settings::{NetworkSettings, hardware_address};

@@ -7,7 +7,7 @@ use super::eviction::may_go;
 use super::pods::{Entry, Pods};
 use super::sources::News;
 use crate::eviction::cadence::Cadence;
-use crate::eviction::limits::{DiskUsage, exceeded, has_limits};
+use crate::eviction::limits::{self, DiskUsage, exceeded, has_limits};
 use crate::eviction::walk::{self, Answers, Question};
 use crate::pod::clock::Mono;
 
@@ -85,7 +85,7 @@ impl Purpose {
 
     fn patience(self) -> Duration {
         match self {
-            Self::Limits => walk::LONGEST,
+            Self::Limits => limits::LONGEST,
             Self::Shortage => walk::LONGEST_IN_SHORTAGE,
         }
     }

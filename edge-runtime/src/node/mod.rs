@@ -122,7 +122,7 @@ use policies::state::Policies;
 use probes::Probes;
 use pulls::Pulls;
 use services::Services;
-use shutdown::Shutdown;
+use shutdown::state::Shutdown;
 use sources::{News, Sources};
 use static_pods::StaticPods;
 use status_resync::StatusResync;
@@ -231,7 +231,7 @@ impl Node {
                 self.notify.alive(now),
             ];
             let wake = wake.into_iter().flatten().min();
-            metrics::turned(turn.elapsed());
+            metrics::turns::turned(turn.elapsed());
             let news =
                 if self.cx.resumed && self.cx.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
             turn = Instant::now();

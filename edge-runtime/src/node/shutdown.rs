@@ -1,7 +1,9 @@
 //! Shutdown of the machine: pods stop in order of their priority within a budget, and the node reports it.
 //! `edge-runtime shutdown` requests it (K8s pkg/kubelet/nodeshutdown, which uses logind instead).
 
-use std::collections::{BTreeSet, VecDeque};
+pub(super) mod state;
+
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Node;
@@ -24,37 +26,6 @@ const LAST: Duration = Duration::from_secs(2);
 
 /// Time for the link to send the last reports.
 const FAREWELL: Duration = Duration::from_millis(500);
-
-/// Progress of the shutdown; by default none is in progress.
-#[derive(Default)]
-pub(super) struct Shutdown {
-    under_way: bool,
-    /// Pods' records stay unchanged, so that the next boot continues them.
-    frozen: bool,
-    /// Uids of pods and their grace period; those to stop first are in front.
-    groups: VecDeque<(Vec<String>, Duration)>,
-    /// The first group has until then; then SIGKILL, once.
-    deadline: Option<Mono>,
-    killed: bool,
-    /// Containers that ended since, while records are frozen.
-    ended: BTreeSet<String>,
-}
-
-impl Shutdown {
-    pub(super) fn is_under_way(&self) -> bool {
-        self.under_way
-    }
-
-    /// The pods take no turns any more.
-    pub(super) fn is_frozen(&self) -> bool {
-        self.frozen
-    }
-
-    /// An exit that the pod ignores, because it continues at the next boot.
-    pub(super) fn ended(&mut self, id: &str) {
-        self.ended.insert(id.to_owned());
-    }
-}
 
 impl Node {
     /// Handles SIGTERM. Returns whether the node continues for a while to stop its pods.

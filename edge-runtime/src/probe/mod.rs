@@ -14,4 +14,5 @@ mod tcp;
 pub mod worker;
 
 pub use hook::{HookCall, HookDone};
-pub use supervisor::{ExecProbe, ExecResult, ProbeEvent, ProbeSpec, ProbeTarget, Supervisor};
+pub use run::{ExecProbe, ExecResult};
+pub use supervisor::{ProbeEvent, ProbeSpec, ProbeTarget, Supervisor};

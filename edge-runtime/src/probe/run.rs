@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +11,6 @@ use k8s_openapi::api::core::v1::{Container, HTTPGetAction, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use rustls::ClientConfig;
 
-use super::supervisor::ExecProbe;
 use super::worker::Outcome;
 use super::{grpc, http, tcp};
 use crate::pod::env::expand;
@@ -20,6 +21,12 @@ const PROBE_AGENT: &str = "kube-probe/1.36";
 
 /// Tries per round when a probe cannot be made at all (the kubelet's number).
 const TRIES: usize = 3;
+
+/// What running a command in a container gives: exit code and output (cut to 10 KiB), or why it could not run.
+pub type ExecResult = Result<(i32, Vec<u8>), String>;
+
+/// Runs a command inside a container: id, argv, timeout.
+pub type ExecProbe = Rc<dyn Fn(String, Vec<String>, Duration) -> Pin<Box<dyn Future<Output = ExecResult>>>>;
 
 /// What probes and hooks are made with.
 pub(super) struct Means {

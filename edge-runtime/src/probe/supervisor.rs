@@ -7,7 +7,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use k8s_openapi::api::core::v1::{Container, Probe};
 
 use super::hook::{self, HookCall, HookDone};
 use super::http::tls_config;
-use super::run::{Means, Subject, prepared, round};
+use super::run::{ExecProbe, Means, Subject, prepared, round};
 use super::worker::{Outcome, Settings, Worker};
 use crate::clock::Clock;
 use crate::counters;
@@ -29,12 +28,6 @@ const REPEAT_EVENT: Duration = Duration::from_secs(300);
 
 /// Pause before a verdict that the loop did not process is reported again.
 const INSIST: Duration = Duration::from_secs(5);
-
-/// What running a command in a container gives: exit code and output (cut to 10 KiB), or why it could not run.
-pub type ExecResult = Result<(i32, Vec<u8>), String>;
-
-/// Runs a command inside a container: id, argv, timeout.
-pub type ExecProbe = Rc<dyn Fn(String, Vec<String>, Duration) -> Pin<Box<dyn Future<Output = ExecResult>>>>;
 
 /// A running container attempt whose probes should run.
 #[derive(Clone, Debug, PartialEq)]

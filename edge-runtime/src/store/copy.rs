@@ -7,13 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::salvage::{beside, remove, sync_folder};
-use super::{Store, StoreError, create_private, schema};
-
-/// Where the copy of the store at `store` is.
-pub(super) fn path(store: &Path) -> PathBuf {
-    beside(store, ".copy")
-}
+use super::files::{beside, copy_of, create_private, remove, sync_folder};
+use super::{Store, StoreError, salvage, schema};
 
 impl Store {
     /// Copies the store, in the place of the copy before. Gives the bytes written. Blocks on the disk: for a process
@@ -22,7 +17,7 @@ impl Store {
     /// # Errors
     /// The disk takes no copy; the one before stays.
     pub fn copy(&self) -> Result<u64, StoreError> {
-        self.copy_to(&path(&self.path))
+        self.copy_to(&copy_of(&self.path))
     }
 
     /// # Errors
@@ -33,11 +28,11 @@ impl Store {
 
     /// Removes all copies, and the damaged stores that were set aside: they have what must not be on the disk.
     pub(super) fn forget_copies(&self) {
-        if let Err(error) = super::salvage::forget_aside(&self.path) {
+        if let Err(error) = salvage::forget_aside(&self.path) {
             log::error!("{}: a store that was set aside: {error}", self.path.display());
         }
         let before = schema::known().map(|version| before_migration(&self.path, version));
-        for copy in before.chain([path(&self.path)]) {
+        for copy in before.chain([copy_of(&self.path)]) {
             if let Err(error) = remove(&copy) {
                 log::error!("{}: {error}", copy.display());
             }
@@ -78,11 +73,11 @@ pub(super) fn go_back(store: &Path) -> Result<Option<PathBuf>, StoreError> {
     std::fs::copy(&copy, &part).map_err(io)?;
     let sqlite = |source| StoreError::Sqlite { path: part.clone(), source };
     let db = Connection::open(&part).map_err(sqlite)?;
-    super::salvage::mark_incomplete(&db, "older").map_err(sqlite)?;
+    salvage::mark_incomplete(&db, "older").map_err(sqlite)?;
     db.close().map_err(|(_, source)| sqlite(source))?;
     File::open(&part).and_then(|file| file.sync_all()).map_err(io)?;
     std::fs::rename(&part, ready).map_err(io)?;
-    super::salvage::finish(store)
+    salvage::finish(store)
 }
 
 fn copy_to(db: &Connection, store: &Path, to: &Path) -> Result<u64, StoreError> {

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use super::salvage::{self, beside, remove};
-use super::{Store, StoreError, create_private};
+use super::files::{beside, create_private, remove};
+use super::{Store, StoreError, salvage};
 
 impl Store {
     /// Opens a store in memory with the readable part of the one at `path`. It [is incomplete](Store::is_incomplete):

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::{Fact, StoreError};
+use super::error::StoreError;
+use super::facts::Fact;
 
 const MIGRATIONS: &[&str] = &[
     // Facts: single values (stream position, cluster id, time floor).

@@ -7,25 +7,11 @@ use super::{Store, StoreError};
 use crate::counters;
 use crate::sys::files::unless_missing;
 
-/// Whether all commits so far are on the medium. False for a store just opened, because it is unknown.
-#[derive(Debug, Default)]
-pub(super) struct Synced(bool);
-
-impl Synced {
-    pub(super) fn committed(&mut self) {
-        self.0 = false;
-    }
-
-    pub(super) fn all(&mut self) {
-        self.0 = true;
-    }
-}
-
 impl Store {
     /// Whether a power cut now would take no commit back.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.synced.0
+        self.synced
     }
 
     /// Brings all commits to the medium: one sync for however many there were. A store in memory is as safe as it gets.
@@ -35,7 +21,7 @@ impl Store {
     pub fn sync(&mut self) -> Result<(), StoreError> {
         if self.is_in_memory() {
             // The log beside its path is that of the store on a disk that refuses.
-            self.synced.all();
+            self.synced = true;
         }
         if self.is_synced() {
             return Ok(());
@@ -45,7 +31,7 @@ impl Store {
         let synced = unless_missing(File::open(&log).and_then(|file| file.sync_data()));
         counters::SYNCS.one();
         synced.map_err(|source| StoreError::Io { path: log, source })?;
-        self.synced.all();
+        self.synced = true;
         Ok(())
     }
 }

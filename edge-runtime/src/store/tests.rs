@@ -1,6 +1,7 @@
 //! The store against real SQLite files.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Report};
 use serde_json::json;

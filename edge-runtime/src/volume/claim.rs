@@ -10,7 +10,17 @@ use k8s_openapi::api::core::v1::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{PROVISIONED, VolumeContext, VolumeError, is_volume_name};
+use super::context::VolumeContext;
+use super::error::VolumeError;
+
+/// Path of volumes of the cluster's local provisioner (`sampan.dev/local`), on every node. A node with another root has
+/// them below that.
+pub const PROVISIONED: &str = "/var/lib/edge-runtime/volumes";
+
+/// Whether this can be the name of a provisioned volume: one folder, and none that is hidden.
+pub fn is_volume_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 253 && !name.starts_with('.') && !name.contains('/') && !name.contains('\0')
+}
 
 /// Kind for lookups.
 pub(super) const KIND: &str = "PersistentVolumeClaim";

@@ -6,9 +6,9 @@ use std::os::unix::fs::{PermissionsExt, chown};
 
 use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
 
-use super::error::{At, PathError};
+use super::context::VolumeContext;
+use super::error::{At, PathError, VolumeError};
 use super::layout::{PodLayout, make_dir, mount_tmpfs};
-use super::{VolumeContext, VolumeError};
 use crate::pod::quantity;
 
 /// Everyone in the pod may write; with fsGroup new files inherit the group. A tmpfs has the mode that the kernel gives

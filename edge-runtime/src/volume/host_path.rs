@@ -5,8 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Component, Path};
 
-use super::VolumeError;
-use super::error::At;
+use super::error::{At, VolumeError};
 
 /// The path of the pod; `type_` is one of the API's values, empty for no check.
 #[derive(Clone, Copy, Debug)]

@@ -5,8 +5,9 @@
 use std::fs::File;
 use std::path::Path;
 
+use super::error::VolumeError;
 use super::layout::{PodLayout, make_dir};
-use super::{VolumeError, subpath};
+use super::subpath;
 use crate::image::rootfs::{self, Mapping};
 use crate::paths::Paths;
 

@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{At, PathError};
-use super::ownership::{self, Progress, set_mark};
-use super::{Owning, Plan, VolumeContext, VolumeError, host_path, plan, subpath};
+use super::context::VolumeContext;
+use super::error::{At, PathError, VolumeError};
+use super::ownership::{self, Owning, Progress, set_mark};
+use super::plan::{Plan, plan};
+use super::{host_path, subpath};
 use crate::sys::files::private_dir;
 
 /// One thing to be done.

@@ -8,6 +8,7 @@
 
 mod atomic;
 mod claim;
+mod context;
 pub mod downward;
 mod empty_dir;
 pub mod error;
@@ -19,98 +20,22 @@ pub mod mounts;
 mod nested;
 mod ownership;
 mod payload;
+mod plan;
 pub mod subpath;
 mod teardown;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Volume;
 
-use crate::paths::Paths;
+pub use claim::{PROVISIONED, is_volume_name};
+pub use context::{ObjectLookup, VolumeContext, VolumeHostPath};
 pub use downward::DownwardFacts;
 pub use error::VolumeError;
-use layout::PodLayout;
 pub use ownership::Owning;
-use payload::Payload;
+use plan::{Plan, plan};
 pub use teardown::teardown;
-
-/// Path of volumes of the cluster's local provisioner (`sampan.dev/local`), on every node. A node with another root has
-/// them below that.
-pub const PROVISIONED: &str = "/var/lib/edge-runtime/volumes";
-
-/// Whether this can be the name of a provisioned volume: one folder, and none that is hidden.
-pub fn is_volume_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 253 && !name.starts_with('.') && !name.contains('/') && !name.contains('\0')
-}
-
-/// Looks up a ConfigMap or Secret that the node holds: `(kind, namespace, name)` to the object's JSON.
-pub type ObjectLookup<'a> = &'a dyn Fn(&str, &str, &str) -> Option<Value>;
-
-/// All that volumes of one pod are made from.
-#[derive(Clone, Copy)]
-pub struct VolumeContext<'a> {
-    pub paths: &'a Paths,
-    pub pod: &'a Pod,
-    pub objects: ObjectLookup<'a>,
-    pub facts: &'a DownwardFacts,
-}
-
-impl<'a> VolumeContext<'a> {
-    fn layout(&self) -> PodLayout {
-        PodLayout::new(self.paths, self.pod.metadata.uid.as_deref().unwrap_or_default())
-    }
-
-    fn spec(&self) -> Option<&'a PodSpec> {
-        self.pod.spec.as_ref()
-    }
-
-    fn volumes(&self) -> &'a [Volume] {
-        self.spec().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default()
-    }
-
-    fn change_policy(&self) -> Option<&'a str> {
-        self.spec()?.security_context.as_ref()?.fs_group_change_policy.as_deref()
-    }
-
-    fn fs_group(&self) -> Option<u32> {
-        let group = self.spec()?.security_context.as_ref()?.fs_group?;
-        u32::try_from(group).ok()
-    }
-}
-
-/// Where a volume lies on the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeHostPath {
-    pub path: PathBuf,
-    /// The source allows no writes (configMap, secret, downwardAPI, projected).
-    pub read_only: bool,
-    /// Not of the node's own making: only helpers look there.
-    pub foreign: bool,
-}
-
-impl VolumeHostPath {
-    fn own(path: PathBuf, read_only: bool) -> Self {
-        Self { path, read_only, foreign: false }
-    }
-
-    fn foreign(path: PathBuf, read_only: bool) -> Self {
-        Self { path, read_only, foreign: true }
-    }
-}
-
-/// What to create, decided for all volumes before anything is touched.
-enum Plan<'a> {
-    Empty(empty_dir::EmptyDir),
-    Host(host_path::HostPath<'a>),
-    Claim(claim::Bound),
-    Objects(Payload),
-    /// Mounted when the first container needs it: only then it is pulled.
-    Image,
-    /// Made from objects earlier; one of these is gone. A running pod keeps its files.
-    Keep,
-}
 
 /// Sets up every volume of the pod. Can be called again, for a retry or after a restart of the daemon: mounts of
 /// running containers stay. Foreign paths are used as [`look::looks`] found them.
@@ -146,37 +71,6 @@ pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>
         made.insert(name.clone(), path);
     }
     Ok(made)
-}
-
-fn plan<'a>(ctx: &VolumeContext<'a>, layout: &PodLayout, volume: &'a Volume) -> Result<Plan<'a>, VolumeError> {
-    if let Some(source) = &volume.host_path {
-        return Ok(Plan::Host(host_path::HostPath {
-            path: &source.path,
-            type_: source.type_.as_deref().unwrap_or(""),
-        }));
-    }
-    if let Some(source) = &volume.persistent_volume_claim {
-        return claim::find(ctx, &volume.name, source).map(Plan::Claim);
-    }
-    if volume.image.is_some() {
-        return Ok(Plan::Image);
-    }
-    match payload::of_volume(ctx, volume) {
-        Some(Ok(payload)) => return Ok(Plan::Objects(payload)),
-        Some(Err(error)) if error.is_missing() && atomic::exists(&layout.object_volume(&volume.name)) => {
-            return Ok(Plan::Keep);
-        }
-        Some(Err(error)) => return Err(error),
-        None => {}
-    }
-    match (&volume.empty_dir, payload::source_type(volume)) {
-        (Some(source), _) => Ok(Plan::Empty(empty_dir::EmptyDir::new(ctx, &volume.name, source)?)),
-        // An API server defaults a volume without a source so; a static pod comes without that.
-        (None, None) => Ok(Plan::Empty(empty_dir::EmptyDir::default())),
-        (None, Some(source_type)) => {
-            Err(VolumeError::NotSupported { volume: volume.name.clone(), source_type: source_type.to_string() })
-        }
-    }
 }
 
 /// Brings configMap, secret, downwardAPI and projected volumes up to date; returns the names of those that changed.

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
+use super::context::VolumeHostPath;
+use super::error::VolumeError;
 use super::layout::PodLayout;
 use super::look::Look;
-use super::{VolumeError, VolumeHostPath, image_volume, subpath};
+use super::{image_volume, subpath};
 use crate::net::etc_files;
 use crate::paths::Paths;
 use crate::pod::env::expand_with;

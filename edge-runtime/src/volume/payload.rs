@@ -10,7 +10,9 @@ use k8s_openapi::api::core::v1::{
 };
 use serde_json::Value;
 
-use super::{VolumeContext, VolumeError, downward};
+use super::context::VolumeContext;
+use super::downward;
+use super::error::VolumeError;
 use crate::pod::token::{self, Wanted};
 use crate::store::secrets;
 

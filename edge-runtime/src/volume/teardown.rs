@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::VolumeError;
+use super::error::VolumeError;
 use super::layout::PodLayout;
 use crate::paths::Paths;
 use crate::sys::delete::delete_some;

@@ -5,13 +5,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::mounts::{Mount, MountContext, Propagation, container_mounts};
 use super::*;
+use crate::paths::Paths;
 use crate::sys::files::mounts_below;
 
 struct Bench {

@@ -12,14 +12,12 @@ mod bundle;
 pub(crate) mod finding;
 pub(crate) mod host;
 
-use std::path::Path;
-
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
 
 pub(crate) use areas::board::degrees;
-pub(crate) use areas::daemon::pid as daemon_pid;
+pub(crate) use areas::daemon::{get as ask_daemon, pid as daemon_pid};
 pub(crate) use areas::disk::worn;
 pub(crate) use areas::limits::{load, meminfo};
 use areas::{board, cgroups, clock, config, daemon, disk, kernel, limits, link, network, proxy, runtime, unit};
@@ -122,14 +120,6 @@ pub(crate) fn text(findings: &[Finding], all: bool) -> String {
         _ => format!("{errors} errors, {warnings} warnings ({} checks)\n", findings.len()),
     });
     out
-}
-
-/// What the daemon answers at its socket.
-///
-/// # Errors
-/// It does not run, or is stuck.
-pub(crate) fn ask_daemon(socket: &Path, what: &str) -> std::io::Result<(bool, String)> {
-    daemon::get(socket, what)
 }
 
 #[cfg(test)]

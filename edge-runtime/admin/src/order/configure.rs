@@ -8,8 +8,9 @@ use edge_runtime::config::{Config, ConfigFile, Overrides};
 use sampan_launcher::versions::Subject;
 use sampan_sys::files::unless_missing;
 
+use super::fields;
+use super::job::{End, Job};
 use super::upgrade::trial_ended;
-use super::{End, Job, fields};
 use crate::upgrade::begin::{What, begin, versions};
 
 pub(super) fn work(job: &mut Job<'_>, wanted: &BTreeMap<String, String>) -> Result<End, String> {

@@ -3,6 +3,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `job` | one order at work, and what it waits for |
 //! | `kept` | what is remembered of an order |
 //! | `progress` | telling how far it is |
 //! | `check` | whether the node has what the work takes |
@@ -12,6 +13,7 @@
 mod check;
 mod configure;
 pub(crate) mod fields;
+mod job;
 pub(crate) mod kept;
 mod prepull;
 mod progress;
@@ -19,25 +21,15 @@ mod upgrade;
 
 use std::time::{Duration, Instant};
 
-use edge_protocol::message::{Job as Named, Order, OrderPhase, WAITING_CONFIRMATION, Work};
-use edge_runtime::config::{Config, ConfigFile, Overrides, UpgradeConfig};
+use edge_protocol::message::{Job as Named, Order, OrderPhase, Work};
 use edge_runtime::paths::Paths;
 
+use job::{End, Job};
 use kept::Kept;
 use progress::Progress;
 
-const CHECK: &str = "Check";
-
 /// A year, in seconds: as the bridge has it for a job.
 const LONGEST: u64 = 366 * 86_400;
-
-/// One order at work.
-struct Job<'a> {
-    order: &'a Order,
-    paths: &'a Paths,
-    progress: Progress<'a>,
-    until: Instant,
-}
 
 /// Executes the remaining steps. Calls `tell` with each stored state.
 pub(crate) fn run(order: &Order, paths: &Paths, tell: &mut dyn FnMut(&Kept)) {
@@ -87,75 +79,6 @@ fn has_control_character(order: &Order) -> bool {
 /// A bridge that has lost its mind says any number, and a sum beyond all clocks would be the end of this process.
 fn patience(seconds: u64) -> Duration {
     Duration::from_secs(seconds.clamp(1, LONGEST))
-}
-
-/// How the work of this process has ended.
-enum End {
-    Done,
-    /// Another process continues it: with the next daemon, after a user's confirmation, or in a minute.
-    Later,
-}
-
-impl Job<'_> {
-    /// Runs the checks once. An order that has passed and then waits is not checked again, so that others cannot delay
-    /// it.
-    ///
-    /// # Errors
-    /// A check of the order has failed.
-    fn check(&mut self, bytes: u64) -> Result<(), String> {
-        if self.progress.has_done(CHECK) {
-            return Ok(());
-        }
-        let done = check::check(&self.order.check_items, self.paths, bytes);
-        self.progress.step(CHECK, done)
-    }
-
-    /// Whether a user has confirmed, or need not. If not, the daemon goes on with other orders, and with this one once it is
-    /// confirmed.
-    fn is_confirmed(&mut self) -> bool {
-        if !self.order.require_confirmation || self.progress.has_done(WAITING_CONFIRMATION) {
-            return true;
-        }
-        if !self.order.confirmed && !self.progress.kept().is_confirmed(self.paths) {
-            self.progress.wait_in(WAITING_CONFIRMATION);
-            return false;
-        }
-        // Succeeds: what could fail was waited for.
-        self.progress.step(WAITING_CONFIRMATION, Ok(())).is_ok()
-    }
-
-    /// How long there is still for the work itself.
-    fn left(&self) -> Result<Duration, String> {
-        let left = self.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-        left.ok_or_else(|| format!("not done within {} s (timeoutSeconds)", self.order.timeout_seconds))
-    }
-
-    /// Parses the configuration like the daemon.
-    fn config(&self) -> Result<Config, String> {
-        let overrides = Overrides { joined: Some("node".to_owned()), ..Overrides::default() };
-        let read = Config::load_lenient(&self.paths.config_file(), self.paths.root(), &overrides);
-        read.map(|(config, _)| config).map_err(|error| error.to_string())
-    }
-
-    fn upgrade_config(&self) -> Result<UpgradeConfig, String> {
-        let read = ConfigFile::read_lenient(&self.paths.config_file());
-        read.map(|(file, _)| file.upgrade).map_err(|error| error.to_string())
-    }
-
-    /// Whether images may be pulled now (`pull.window`). If not, the daemon goes on with other orders, and asks again in a minute.
-    fn is_window_open(&mut self) -> Result<bool, String> {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let hours = self.config()?.pull.hours;
-        let shut = hours.filter(|window| window.open_for(i64::try_from(now).unwrap_or(i64::MAX)).is_none());
-        let why = shut.as_ref().map(|window| {
-            // Includes the minute, because the bridge gives up an order whose text does not change within the job's
-            // timeout.
-            let minute = jiff::Timestamp::now().strftime("%H:%M");
-            format!("waits for pull.window {}, UTC, where it is {minute}", window.text)
-        });
-        self.progress.wait_because(&why.unwrap_or_default());
-        Ok(shut.is_none())
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! An `ImagePrePullJob` on this node. Layers that are here cost nothing, and a pull that was cut goes on where it was.
 
-use super::{End, Job};
+use super::job::{End, Job};
 use crate::upgrade::image::pull;
 
 /// Minimum free space before an image is pulled, in bytes; its size is known only when it arrives.

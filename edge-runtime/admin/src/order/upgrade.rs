@@ -3,7 +3,7 @@
 use edge_protocol::message::Work;
 use sampan_launcher::versions::{Ended, State, Subject, Versions};
 
-use super::{End, Job};
+use super::job::{End, Job};
 use crate::upgrade::age::compare;
 use crate::upgrade::begin::{What, begin, versions, wait};
 use crate::upgrade::check::architecture;

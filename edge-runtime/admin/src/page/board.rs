@@ -9,7 +9,7 @@ use sampan_page::{Kind, TROUBLES, Timeline};
 use serde_json::{Value, json};
 
 use super::look::Facts;
-use super::pods;
+use super::pods::{self, seconds};
 use super::tables;
 use crate::top::look::Look;
 use crate::top::view::{Order, View};
@@ -248,11 +248,6 @@ fn changed(condition: &NodeCondition) -> Option<u32> {
 fn link_since(facts: &Facts) -> Option<u32> {
     let since: Timestamp = facts.link.since.parse().ok()?;
     facts.daemon.pid.and(seconds(since)).map(|since| since.min(facts.now))
-}
-
-/// Since 1970.
-pub(super) fn seconds(at: Timestamp) -> Option<u32> {
-    u32::try_from(at.as_second()).ok()
 }
 
 fn of_pods((ready, wanted): (u32, u32)) -> u32 {

@@ -1,9 +1,9 @@
 //! The pods as the page shows them. Pure.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Value, json};
 
-use super::board::seconds;
 use super::look::{Facts, Kept};
 use crate::top::show::{bytes, tenths};
 use crate::top::view::View;
@@ -54,4 +54,9 @@ fn why(status: &PodStatus) -> &str {
     let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     let waiting = containers.filter_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.as_deref()).next();
     status.reason.as_deref().or(waiting).unwrap_or_default()
+}
+
+/// Seconds since 1970.
+pub(super) fn seconds(at: Timestamp) -> Option<u32> {
+    u32::try_from(at.as_second()).ok()
 }

@@ -12,7 +12,7 @@ use sampan_launcher::main_process::MainProcess;
 use sampan_launcher::versions::{Ended, State, Subject, Trial, Versions, boot_id};
 use sampan_sys::files::{replace, unless_missing};
 
-use super::UpgradeError;
+use super::error::UpgradeError;
 use crate::pods;
 
 /// Timeout for the supervisor's restart of the daemon.

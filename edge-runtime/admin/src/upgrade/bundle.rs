@@ -10,7 +10,9 @@ use ring::digest::{Context, SHA256};
 use sampan_launcher::versions::Versions;
 use tar::Archive;
 
-use super::{Arrived, UpgradeError};
+use super::Arrived;
+use super::check::hex;
+use super::error::UpgradeError;
 
 /// Files of a version. The first two are required.
 pub(crate) const FILES: [&str; 4] = ["manifest.json", "edge-runtime", "edge-admin", "edge-devices"];
@@ -53,10 +55,6 @@ pub(super) fn put(from: &mut dyn Read, folder: &Path, name: &str) -> io::Result<
     let mut to = fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(path).map_err(named)?;
     let length = io::copy(&mut from.take(LARGEST + 1), &mut to).map_err(named)?;
     if length > LARGEST { Err(named(io::Error::other("is larger than 64 MiB"))) } else { Ok(()) }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Counts what is read into a digest.

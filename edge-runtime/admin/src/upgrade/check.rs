@@ -11,8 +11,7 @@ use ring::digest::{SHA256, digest};
 use sampan_launcher::versions::{ADMIN, DAEMON};
 use serde::Deserialize;
 
-use super::UpgradeError;
-use super::bundle::hex;
+use super::error::UpgradeError;
 use crate::program::said;
 
 /// Timeout for an answer of the new program: a board's card is slow.
@@ -88,6 +87,10 @@ fn ask(program: &Path, args: &[&str]) -> Result<String, UpgradeError> {
         (status, text) if status.success() => Ok(text),
         (status, text) => Err(bad(format!("{status}: {}", text.trim()))),
     }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

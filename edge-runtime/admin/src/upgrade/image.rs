@@ -14,8 +14,9 @@ use edge_runtime::store::image_record::ImageRecord;
 use sampan_launcher::versions::{DAEMON, Versions};
 use sampan_sys::files::replace;
 
+use super::Arrived;
 use super::bundle::{FILES, put};
-use super::{Arrived, UpgradeError};
+use super::error::UpgradeError;
 use crate::program::said;
 
 /// Number of pulls if the image is deleted before its programs are copied: unlike a new image, one that was here before

@@ -14,6 +14,7 @@ pub(crate) mod age;
 pub(crate) mod begin;
 pub(crate) mod bundle;
 pub(crate) mod check;
+mod error;
 pub(crate) mod image;
 pub(crate) mod signature;
 
@@ -26,23 +27,7 @@ use sampan_launcher::versions::Versions;
 use sampan_sys::files::{private_dir, remove_tree};
 
 use check::Manifest;
-
-/// Why another version is not installed. Nothing has changed then.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UpgradeError {
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: std::io::Error },
-    #[error("{what}: {why}")]
-    Bad { what: String, why: String },
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl UpgradeError {
-    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        move |source| Self::Io { path: path.to_path_buf(), source }
-    }
-}
+pub(crate) use error::UpgradeError;
 
 /// A version that lies here and was not tried yet: its folder is gone with this value unless it is installed.
 pub(crate) struct Arrived {

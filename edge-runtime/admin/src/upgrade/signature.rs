@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::signature::{ED25519, UnparsedPublicKey};
 
-use super::UpgradeError;
+use super::error::UpgradeError;
 
 /// Whether programs of this digest (`sha256:...`) may come here. Without keys everything may.
 ///

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::connection::serve;
 use super::filters::Filters;
-use super::listener::Filter;
+use super::news::News;
 use super::packet::Login;
 use super::queue::Waiting;
 
@@ -26,22 +26,6 @@ const PROVEN: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a password file.
 const PASSWORD: u64 = 4_096;
-
-/// An event of the broker, or of clients of the listener.
-#[derive(Debug, PartialEq, Eq)]
-pub enum News {
-    /// It has taken our subscriptions.
-    Up,
-    Down,
-    /// `payload`: none if it is too long.
-    Message {
-        topic: String,
-        payload: Option<Vec<u8>>,
-        retained: bool,
-    },
-    /// A client of the listener now receives messages of the node that match these filters.
-    Subscribed(Vec<Filter>),
-}
 
 /// A broker, and who we are there.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::client::News;
 use super::filters::Filters;
+use super::news::News;
 use super::packet::{self, Broken, Decoder, Login, Packet, Publish};
 use super::queue::{Confirm, Entry, Waiting};
 use crate::twins::FILTERS;

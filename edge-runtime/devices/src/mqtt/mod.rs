@@ -9,20 +9,23 @@
 //! | `filters` | what is subscribed to for a while |
 //! | `queue` | messages that wait for the broker |
 //! | `listener` | the server |
+//! | `news` | events of either |
 //! | `outlets` | where messages of the node go |
 
 mod client;
 mod connection;
 mod filters;
 pub mod listener;
+mod news;
 mod outlets;
 mod packet;
 mod queue;
 
 pub(crate) use packet::fuzz as packet_fuzz;
 
-pub use client::{Broker, News, run};
+pub use client::{Broker, run};
 pub use filters::Filters;
 pub use listener::{Filter, Listener};
+pub use news::News;
 pub use outlets::Outlets;
 pub use queue::{Queue, queue};

@@ -8,9 +8,10 @@ use sampan_devices_control::Settings;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::client::{self, Broker, News};
+use super::client::{self, Broker};
 use super::filters::Filters;
 use super::listener::{Listener, ROOM};
+use super::news::News;
 use super::queue::{Queue, queue};
 use crate::twins::{Listening, Message};
 

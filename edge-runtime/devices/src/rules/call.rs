@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::http;
+use super::http::{self, failed};
 use crate::mqtt::Outlets;
 use crate::twins::Message;
 
@@ -93,8 +93,4 @@ impl Calls {
         }
         None
     }
-}
-
-pub(super) fn failed(failure: CallFailure, why: &str) -> CallResult {
-    CallResult::Failed { failure, why: why.to_owned() }
 }

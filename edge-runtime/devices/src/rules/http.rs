@@ -8,8 +8,6 @@ use edge_protocol::message::{CallFailure, CallResult, MAX_BODY};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::call::failed;
-
 /// Bytes and fields of the head of an answer.
 const HEAD: usize = 16 << 10;
 const FIELDS: usize = 64;
@@ -187,6 +185,11 @@ async fn read(stream: &mut (impl AsyncReadExt + Unpin), method: &str) -> Result<
             _ => {}
         }
     }
+}
+
+/// Result of a call that has failed.
+pub(super) fn failed(failure: CallFailure, why: &str) -> CallResult {
+    CallResult::Failed { failure, why: why.to_owned() }
 }
 
 /// Asks the server at this port.

@@ -7,7 +7,7 @@ use sampan_devices_control::FromHelper;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::call::failed;
+use super::http::failed;
 
 /// Rules of one node. The bridge has its own bound.
 const RULES: usize = 64;

@@ -8,6 +8,7 @@ use sampan_devices_control::{Named, Text};
 use super::device::{Device, State, kind_in};
 use super::documents::{self, Delta, Document, Member, MembershipUpdated, Step, Twin};
 use super::now::{Now, rfc3339};
+use super::waiting::Pending;
 use super::{Message, Output, Twins, model_of, topics};
 
 /// Between two deltas of one device, milliseconds.
@@ -19,23 +20,6 @@ const AGAIN_AT_MOST: u64 = 600_000;
 const MESSAGES: usize = 3;
 /// Until the broker's queue is looked at again.
 const RETRY: u64 = 50;
-
-/// Pending messages about one device.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    /// When; none if there is nothing.
-    at: Option<u64>,
-    last: Option<u64>,
-    /// Pause before the delta is repeated.
-    again: u64,
-    /// That is all the reason there is for [`at`](Self::at).
-    by_time: bool,
-    added: bool,
-    /// All that the device is not as it is wanted.
-    all: bool,
-    /// The properties of which another value is wanted, and how they were.
-    changed: BTreeMap<Text, Option<Twin>>,
-}
 
 /// Devices in the order of their turns.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use sampan_devices_control::{Named, Text};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::device::{Device, Property, Stamped, kind_in};
-use super::now::{Now, rfc3339};
+use super::device::{Device, Property, kind_in};
+use super::now::{Now, Stamped, rfc3339};
 use super::update::{self, Limits, Refused};
 use super::{Twins, model_of, stamper};
 

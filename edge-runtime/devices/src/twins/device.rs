@@ -7,25 +7,14 @@ use litemap::LiteMap;
 use sampan_devices_control::{Named, Text};
 use serde::{Deserialize, Serialize};
 
-use super::announce::Pending;
 use super::body::{Body, Model};
 use super::documents::{Kind, Time, Twin, Valued};
-use super::due::Waiting;
 use super::history::History;
 use super::keep::Unkept;
 use super::mappers::Packed;
-use super::now::rfc3339;
+use super::now::{Stamped, rfc3339};
 use super::uid::Uid;
-
-/// A value and when it came to be.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Stamped {
-    pub(super) value: Text,
-    /// Wall clock; not yet set if `unsynchronized`.
-    pub(super) at: u64,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) unsynchronized: bool,
-}
+use super::waiting::{Pending, Waiting};
 
 /// A desired value and which one it is: the count of the values that the cloud has wanted of this property.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

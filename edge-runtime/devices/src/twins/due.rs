@@ -10,6 +10,7 @@ use sampan_devices_control::{Named, Report};
 
 use super::device::Device;
 use super::uid::Uid;
+use super::waiting::Waiting;
 
 /// About how many bytes of reports one batch has.
 const MAX_BYTES: usize = 64 << 10;
@@ -17,19 +18,6 @@ const MAX_BYTES: usize = 64 << 10;
 const AHEAD: u64 = 5_000;
 /// One report of the budget.
 const TOKEN: u64 = 1_000;
-
-/// How one device waits.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// It has changed, and waits since.
-    since: Option<u64>,
-    /// A state or an observed desired value has changed.
-    urgent: bool,
-    /// The device has repeated a value.
-    again: bool,
-    /// When it was last put into a batch.
-    last: Option<u64>,
-}
 
 #[derive(Debug)]
 pub(super) struct Due {

@@ -6,9 +6,9 @@ use sampan_devices_control::{FromHelper, Named, Row};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::device::{Device, Stamped};
+use super::device::Device;
 use super::history::{self, ANNOTATION, BYTES, History, MOST};
-use super::now::rfc3339_millis;
+use super::now::{Stamped, rfc3339_millis};
 use super::{Output, Twins};
 
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use sampan_devices_control::Row;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::device::Stamped;
+use super::now::Stamped;
 
 /// Wanted number of changes of each property; without it, or with 0, no history is kept.
 pub(super) const ANNOTATION: &str = "sampan.dev/history";

@@ -43,6 +43,7 @@ mod topics;
 mod uid;
 mod update;
 mod value;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -54,12 +55,13 @@ use serde_json::Value;
 
 use announce::Announcements;
 use body::Model;
-use device::{Device, Stamped};
+use device::Device;
 use due::Due;
 use fresh::Fresh;
 use histories::Histories;
 use keep::{Keep, Which};
 use mappers::Mappers;
+use now::Stamped;
 
 use crate::grpc::Status;
 

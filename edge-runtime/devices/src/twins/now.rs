@@ -1,4 +1,7 @@
-//! Time, as an input of the core. Does not read a clock.
+//! Time, as an input of the core, and values with their time. Does not read a clock.
+
+use sampan_devices_control::Text;
+use serde::{Deserialize, Serialize};
 
 /// The clocks while one event is processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,6 +10,16 @@ pub struct Now {
     pub mono: u64,
     /// Milliseconds since 1970: what is shown.
     pub wall: u64,
+}
+
+/// A value and when it came to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Stamped {
+    pub(super) value: Text,
+    /// Wall clock; not yet set if `unsynchronized`.
+    pub(super) at: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unsynchronized: bool,
 }
 
 /// Formats a time in seconds and UTC; empty for 0, which means never.

@@ -7,7 +7,8 @@ use std::ops::Not;
 use sampan_devices_control::Text;
 use serde::{Deserialize, Serialize};
 
-use super::device::{Device, Property, Stamped, State, Told, Wish, Wishes};
+use super::device::{Device, Property, State, Told, Wish, Wishes};
+use super::now::Stamped;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use sampan_devices_control::Text;
 
 use super::body::Model;
-use super::device::{Device, Stamped};
+use super::device::Device;
 use super::documents::{Step, Twin, TwinMap};
+use super::now::Stamped;
 use super::request::Change;
 
 /// Most bytes of one value.

@@ -3,6 +3,7 @@ use std::process::Command;
 
 use nix::fcntl::openat;
 
+use super::super::limits::LONGEST;
 use super::*;
 
 fn question(uid: &str, logs: &Path) -> Question {

@@ -3,7 +3,7 @@
 use super::{DOUBT, Link, LinkError};
 use crate::counters::{self, Counter};
 use crate::link::dial::Socket;
-use crate::link::{LinkEvent, renew};
+use crate::link::{LinkEvent, News};
 use async_tungstenite::tungstenite::Message;
 use edge_protocol::edge::{EdgeEvent, EdgeSession};
 use edge_protocol::wire::{self, Wire};
@@ -173,12 +173,12 @@ impl Link<'_> {
                     (EdgeEvent::Welcome(welcome), _) => {
                         counters::LINK_WELCOMES.one();
                         if let Some(terms) = welcome.identity {
-                            let _ = self.shared.renewal.try_send(renew::News::Welcome(terms));
+                            let _ = self.shared.renewal.try_send(News::Welcome(terms));
                         }
                         pending.push_back(LinkEvent::Connected(welcome));
                     }
                     (EdgeEvent::Renewed(answer), _) => {
-                        let _ = self.shared.renewal.try_send(renew::News::Answer(answer));
+                        let _ = self.shared.renewal.try_send(News::Answer(answer));
                     }
                     (EdgeEvent::Token { id, answer }, _) => pending.push_back(LinkEvent::Token { id, answer }),
                     (EdgeEvent::DevicesAcked { batch, refused }, _) => {

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::others::{self, Blocking, Hook};
-use crate::net::NetworkSettings;
+use crate::net::settings::NetworkSettings;
 
 /// Docker and its like speak iptables, whose table this is.
 const TABLE: &str = "filter";

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 pub use self::rules::table;
 use super::netlink::{Socket, nftables};
-use super::{NetError, NetworkSettings, Subnet};
+use super::settings::NetworkSettings;
+use super::{NetError, Subnet};
 use crate::pod::ports::Forward;
 use crate::sys::program::{self, Output};
 

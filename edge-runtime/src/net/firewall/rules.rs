@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::super::{NetworkSettings, Subnet};
+use super::super::Subnet;
+use super::super::settings::NetworkSettings;
 use crate::pod::ports::{Forward, Protocol};
 use crate::sys::gather::Gather;
 

@@ -4,24 +4,21 @@
 //! |---|---|
 //! | `node` | the daemon, its link, store and helpers |
 //! | `containers` | pods and their containers, read from their cgroups |
+//! | `turns` | duration of the loop's rounds |
 
 mod containers;
 mod node;
+pub(super) mod turns;
 
 use std::rc::Rc;
 
 use super::Node;
 use super::sources::{News, Senders};
-use super::streams::Backend;
 use super::streams::stats::plan::Plan;
 use crate::config::Config;
-use crate::counters;
 use crate::health::{self, Answer, Ask, Asked, What};
 use crate::paths::Paths;
 use crate::sys::tasks::Tasks;
-
-/// A turn that takes longer is a stall.
-const STALL: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Has the sockets served for as long as the tasks run.
 pub(super) fn serve(tasks: &Tasks, senders: &Senders, paths: &Paths, config: &Config) {
@@ -31,16 +28,6 @@ pub(super) fn serve(tasks: &Tasks, senders: &Senders, paths: &Paths, config: &Co
         tasks.spawn(health::on_port(tasks.clone(), address, Rc::clone(&ask))).detach();
     }
     tasks.spawn(health::on_socket(tasks.clone(), paths.health(), ask)).detach();
-}
-
-/// Records that one round of the loop took this long.
-pub(super) fn turned(took: std::time::Duration) {
-    counters::TURNS.one();
-    counters::LONGEST_TURN.at_least(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-    if took > STALL {
-        counters::STALLS.one();
-    }
-    counters::LAST_TURN.set(crate::clock::Clock::mono().0);
 }
 
 impl Node {
@@ -80,14 +67,7 @@ impl Node {
     }
 
     fn metrics(&self) -> Answer {
-        let backend = Backend {
-            cx: &self.cx,
-            cgroups: &self.launch.base.cgroups,
-            runtimes: &self.launch.runtimes,
-            volumes_trash: &self.launch.base.volumes_trash,
-            monitor: &self.containers.monitor,
-        };
-        let plan = match Plan::of(&backend) {
+        let plan = match Plan::of(&self.cx, &self.launch.base.cgroups) {
             Ok(plan) => plan,
             Err(error) => return Answer::new(false, error.to_string()),
         };

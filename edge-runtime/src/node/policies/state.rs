@@ -13,7 +13,7 @@ use edge_protocol::message::ObjectKey;
 
 use super::done::Done;
 use crate::launch::Launch;
-use crate::net::bridge::hardware_address;
+use crate::net::hardware_address;
 use crate::net::policy::view::{POLICY_PEERS, POLICY_VIEW};
 use crate::net::policy::world::Name;
 use crate::net::policy::{Link, LocalPod, Peers, Policy, Tables, World, apply, tables};

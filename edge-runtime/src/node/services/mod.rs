@@ -16,6 +16,7 @@ mod names;
 mod outcome;
 mod routes;
 mod surroundings;
+mod untold;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -25,8 +26,7 @@ use edge_protocol::message::ObjectKey;
 use self::flows::Flows;
 use self::left_out::LeftOut;
 use self::local_pod::local_pod;
-use self::names::Untold;
-use self::routes::Routes;
+use self::untold::Untold;
 use super::context::Context;
 use crate::config::ServicesConfig;
 use crate::launch::Launch;
@@ -76,6 +76,15 @@ pub(super) struct Services {
     flows: Flows,
     /// The missing SCTP support of this kernel was reported.
     sctp_told: bool,
+}
+
+/// State of the routes to Services' addresses.
+#[derive(Debug, Default)]
+struct Routes {
+    /// Whether, as far as known, the kernel has no route of ours and should have none.
+    none: bool,
+    /// The kernel has refused; reported once.
+    refused: bool,
 }
 
 /// How much is known of what the kernel holds.

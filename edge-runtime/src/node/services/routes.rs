@@ -1,19 +1,10 @@
 //! When the routes to Services' addresses are checked: with each change, and by housekeeping, since other programs
 //! delete routes, too. Their content comes from [`crate::net::services::ranges`].
 
-use super::Services;
+use super::{Routes, Services};
 use crate::launch::Launch;
 use crate::net::netlink::Socket;
 use crate::net::services::routes;
-
-/// State of the routes.
-#[derive(Debug, Default)]
-pub(super) struct Routes {
-    /// Whether, as far as known, the kernel has no route of ours and should have none.
-    none: bool,
-    /// The kernel has refused; reported once.
-    refused: bool,
-}
 
 impl Services {
     /// Reconciles the kernel's routes.

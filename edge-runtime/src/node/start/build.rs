@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use edge_protocol::message::Report;
 
+use super::error::{StartError, io};
 use super::store::{self, Note};
-use super::{StartError, io};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::eviction::{Manager, measure};

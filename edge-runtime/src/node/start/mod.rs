@@ -2,25 +2,25 @@
 //! waits for a network.
 
 mod build;
+mod error;
 mod store;
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use crate::sys::tasks::Tasks;
 use nix::fcntl::{Flock, FlockArg};
 
+use self::error::io;
 use super::metrics;
 use super::pods::Entry;
 use super::sources::{News, Senders, channels};
 use super::{End, Node};
 use crate::config::Config;
 use crate::intake::{self, Recorded};
-use crate::launch::error::OpenError;
-use crate::link::identity::{Identity, IdentityError};
+use crate::link::identity::Identity;
 use crate::link::tls::Time;
 use crate::link::{self, LinkSettings};
 use crate::paths::Paths;
@@ -29,32 +29,12 @@ use crate::sys::files::{self, private_dir};
 use crate::sys::signal::Signals;
 use crate::sys::watch::FolderWatch;
 
-/// In the environment of a daemon that has found that its disk takes nothing.
-pub const STORE_IN_MEMORY: &str = "EDGE_RUNTIME_STORE_IN_MEMORY";
+pub use self::error::StartError;
+pub use self::store::STORE_IN_MEMORY;
 
 /// How long a predecessor may take to be gone.
 const LOCK_TRIES: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
-
-/// Why the node did not start, or ended.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("{what}: {source}")]
-    Io { what: String, source: std::io::Error },
-    #[error("another edge-runtime runs on this root: {} is locked", .0.display())]
-    Locked(PathBuf),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Launch(#[from] OpenError),
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-}
-
-pub(super) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
-    let what = what.into();
-    move |source| StartError::Io { what, source }
-}
 
 /// Runs the node until a signal asks it to stop. Containers are left running.
 ///

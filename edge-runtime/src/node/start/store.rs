@@ -1,10 +1,12 @@
 //! Opens the store: in memory if the disk cannot be written. Handles damage, a power cut and a boot.
 
-use super::STORE_IN_MEMORY;
 use crate::image::layers::Layers;
 use crate::image::settle::settle;
 use crate::paths::Paths;
 use crate::store::{Fact, Opened, Quarantined, Store, StoreError};
+
+/// In the environment of a daemon that has found that its disk takes nothing.
+pub const STORE_IN_MEMORY: &str = "EDGE_RUNTIME_STORE_IN_MEMORY";
 
 /// An event about the node: whether it warns, reason and message.
 pub(super) type Note = (bool, &'static str, String);

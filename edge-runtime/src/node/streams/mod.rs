@@ -22,6 +22,7 @@ mod port_forward;
 pub(super) mod stats;
 mod target;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -30,6 +31,8 @@ use edge_protocol::stream::StreamEvent;
 use smol::Task;
 use smol::channel::{Receiver, Sender, bounded, unbounded};
 
+use self::stats::disk::Cache;
+use self::stats::rates::Rates;
 use super::context::Context;
 use crate::launch::runtimes::Runtimes;
 use crate::link::LinkHandle;
@@ -41,7 +44,9 @@ use crate::sys::trash::Trash;
 #[derive(Default)]
 pub(super) struct Streams {
     open: BTreeMap<StreamId, Serving>,
-    usage: Rc<stats::Memory>,
+    /// State of `stats` between two requests: a few numbers per container.
+    rates: Rc<RefCell<Rates>>,
+    disk: Cache,
 }
 
 /// Sources for serving streams.

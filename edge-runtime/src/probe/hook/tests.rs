@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use smol::Async;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::super::supervisor::ExecProbe;
+use super::super::run::ExecProbe;
 use super::*;
 
 fn call(handler: Value) -> HookCall {

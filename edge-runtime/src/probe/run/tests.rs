@@ -1,7 +1,5 @@
 //! Handlers by table; exec through a stand-in for the container, since only its contract matters here.
 
-use std::rc::Rc;
-
 use serde_json::{Value, json};
 
 use super::*;

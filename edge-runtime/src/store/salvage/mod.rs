@@ -20,8 +20,10 @@ use rusqlite::Connection;
 
 use self::found::Found;
 use self::pages::Pages;
+use super::error::StoreError;
 use super::facts::Fact;
-use super::{StoreError, schema};
+use super::files::{beside, copy_of, create_private, remove, sync_folder};
+use super::schema;
 use crate::sys::files::unless_missing;
 use crate::sys::gather::Gather;
 
@@ -37,7 +39,7 @@ pub(super) fn fill(into: &mut Connection, path: &Path) -> rusqlite::Result<usize
     let mut rows = each(path, &mut |found| found.add(&tx))?;
     // The copy is older: of its pods, only those still exist that have a folder.
     let here = folders(&path.with_file_name("pods"));
-    rows += each(&super::copy::path(path), &mut |found| match found.pod_uid() {
+    rows += each(&copy_of(path), &mut |found| match found.pod_uid() {
         Some(uid) if !here.contains(uid) => Ok(false),
         _ => found.add(&tx),
     })?;
@@ -80,7 +82,7 @@ pub(super) fn replace(path: &Path) -> Result<(PathBuf, usize), StoreError> {
     for old in [part.clone(), beside(&part, "-journal"), beside(&part, "-wal"), beside(&part, "-shm")] {
         remove(&old).map_err(io)?;
     }
-    super::create_private(&part)?;
+    create_private(&part)?;
     let sqlite = |source| StoreError::Sqlite { path: part.clone(), source };
     let mut db = Connection::open(&part).map_err(sqlite)?;
     schema::migrate(&mut db, &part)?;
@@ -155,19 +157,4 @@ fn numbers(path: &Path) -> BTreeSet<u32> {
 fn folders(folder: &Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).into_set()
-}
-
-pub(super) fn beside(path: &Path, extra: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(extra);
-    name.into()
-}
-
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    unless_missing(std::fs::remove_file(path)).map(drop)
-}
-
-/// A name is durable when its folder is.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }

@@ -258,7 +258,7 @@ fn unreadable_rows_come_from_the_copy_except_removed_pods() {
     assert_eq!(counts(&store.db)[3..5], before[3..5], "images");
     assert_eq!(store.fact(Fact::Cluster).expect("reads").as_deref(), Some("cluster 2"));
     use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::metadata(crate::store::copy::path(&path)).expect("a copy").permissions().mode();
+    let mode = std::fs::metadata(copy_of(&path)).expect("a copy").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 

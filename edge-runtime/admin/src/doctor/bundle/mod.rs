@@ -96,7 +96,7 @@ fn add(archive: &mut tar::Builder<impl Write>, name: &str, content: &[u8]) -> st
 
 fn members(paths: &Paths, findings: &[Finding], store: &Result<Store, String>) -> Vec<(String, String)> {
     let pretty = |value: &serde_json::Value| serde_json::to_string_pretty(value).unwrap_or_default();
-    let daemon = |what| match super::ask_daemon(&paths.health(), what) {
+    let daemon = |what| match super::areas::daemon::get(&paths.health(), what) {
         Ok((_, body)) => body,
         Err(error) => format!("{error}\n"),
     };

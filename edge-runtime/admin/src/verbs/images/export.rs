@@ -18,7 +18,7 @@ use sampan_sys::files::{named, unless_missing};
 use serde_json::{Map, Value, json};
 
 use self::archive::{Archive, Blob};
-use super::size;
+use super::table::size;
 use crate::find;
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use sampan_pod::record::ContainerState;
 use sampan_pod::spec::containers;
 
-use super::size;
+use super::table::size;
 use crate::ask;
 use crate::doctor::host::Host;
 use crate::find;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use sampan_nghttp2::{Fatal, Frame, Handler, Part, Refused, Then, code};
 
-use super::Outcome;
+use super::outcome::Outcome;
 use crate::grpc::fields::{Sum, is_grpc};
 use crate::grpc::flood::Flood;
 use crate::grpc::message::{Incoming, Outgoing};

@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use tokio::task::yield_now;
 
 use super::exchange::Exchange;
-use super::{Outcome, unavailable};
+use super::outcome::{Outcome, unavailable};
 use crate::grpc::Status;
 
 const CHUNK: usize = 16 << 10;

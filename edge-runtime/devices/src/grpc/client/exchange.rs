@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use sampan_nghttp2::{Error, Field, Session, Setting};
 
-use super::Outcome;
 use super::answer::{Answers, Asked};
+use super::outcome::{Outcome, unavailable};
 use crate::grpc::fields::{MAX_FIELDS, timeout};
 use crate::grpc::flood::LIMITS;
 use crate::grpc::message::{Outgoing, framed};
@@ -45,7 +45,7 @@ impl Exchange {
             ("content-type", b"application/grpc".into()),
             ("grpc-timeout", timeout.as_bytes().into()),
         ];
-        let stream = self.session.request(&fields).map_err(|error| Outcome::Untaken(super::unavailable(error)))?;
+        let stream = self.session.request(&fields).map_err(|error| Outcome::Untaken(unavailable(error)))?;
         self.session.handler().asked = Some(Asked::new(stream, Outgoing::new(framed)));
         Ok(())
     }
@@ -93,7 +93,7 @@ impl Exchange {
     pub(in crate::grpc) fn give_up(&mut self, why: impl ToString) -> Outcome {
         match self.session.handler().asked.take_if(|asked| asked.is_over()) {
             Some(asked) => asked.outcome(),
-            None => Outcome::Answered(Err(super::unavailable(why))),
+            None => Outcome::Answered(Err(unavailable(why))),
         }
     }
 

@@ -6,10 +6,12 @@
 //! | `answer` | what a server says to one call |
 //! | `exchange` | one connection without its socket |
 //! | `connection` | one connection with its socket |
+//! | `outcome` | how a call ended |
 
 mod answer;
 mod connection;
 pub(super) mod exchange;
+mod outcome;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use self::connection::Connection;
+pub(super) use self::outcome::Outcome;
 use super::{Code, Status};
 
 /// A server, by its socket.
@@ -24,14 +27,6 @@ use super::{Code, Status};
 pub struct Client {
     socket: PathBuf,
     kept: Option<Connection>,
-}
-
-/// How a call ended.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    Answered(Result<Vec<u8>, Status>),
-    /// The call has certainly not reached the server: it can be retried.
-    Untaken(Status),
 }
 
 impl Client {
@@ -76,8 +71,4 @@ impl Client {
             Outcome::Untaken(status) => Err(status),
         }
     }
-}
-
-fn unavailable(why: impl ToString) -> Status {
-    Status::new(Code::Unavailable, why.to_string())
 }

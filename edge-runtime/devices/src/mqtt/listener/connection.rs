@@ -17,7 +17,7 @@ use tokio::sync::mpsc::Permit;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::super::client::News;
+use super::super::news::News;
 use super::super::packet::Broken;
 use super::encode;
 use super::frame::Decoder;

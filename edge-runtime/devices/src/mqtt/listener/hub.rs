@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::super::client::News;
+use super::super::news::News;
 use super::super::packet::Broken;
 use super::client::{Client, LastWill, SUBSCRIPTIONS};
 use super::connect::{Connect, Will};

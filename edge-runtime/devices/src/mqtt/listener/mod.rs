@@ -18,7 +18,7 @@ mod client;
 mod connect;
 mod connection;
 mod encode;
-mod filter;
+pub(super) mod filter;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
@@ -42,7 +42,7 @@ use std::rc::Rc;
 use sampan_devices_control::Listen;
 use tokio::sync::mpsc;
 
-use super::client::News;
+use super::news::News;
 use crate::twins::{FILTERS, Listening, Message, SAID};
 use hub::Hub;
 use login::Logins;

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::super::client::News;
+use super::super::news::News;
 use super::hub::{Hub, Token};
 use super::login::Logins;
 

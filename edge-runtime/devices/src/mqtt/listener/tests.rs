@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 
-use super::super::client::News;
+use super::super::news::News;
 use super::super::packet::Broken;
 use super::frame::{Decoder, MAX_PACKET};
 use super::hub::{Hub, Refusal, Token, Who};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{Now, Output, Twins};
-use super::Request;
+use super::request::{Request, not_ready};
 use crate::grpc::{Code, Status};
 use sampan_devices_control::{Dmi, FromHelper};
 
@@ -82,7 +82,7 @@ impl Twins {
                 allowed.waiting.push((call, request, pod));
                 return None;
             }
-            Verdict::Unknown => super::not_ready(),
+            Verdict::Unknown => not_ready(),
         };
         self.counters.refused += 1;
         self.outputs.push(Output::Answer { call, answer: Err(status) });
@@ -121,7 +121,7 @@ impl Twins {
     /// The namespaces of pods can no longer be learned.
     pub(in super::super) fn pods_unknown(&mut self) {
         for (call, ..) in std::mem::take(&mut self.mappers.allowed.waiting) {
-            self.outputs.push(Output::Answer { call, answer: Err(super::not_ready()) });
+            self.outputs.push(Output::Answer { call, answer: Err(not_ready()) });
         }
     }
 

@@ -15,6 +15,9 @@ use super::retry::{self, Retry};
 use super::rows::{self, Rows};
 use crate::grpc::{Code, Status};
 
+/// Most mappers of a node.
+pub(super) const MOST: usize = 32;
+
 /// Time after its registration in which a mapper may not serve yet, in milliseconds: it is tried at least each second.
 const YOUNG: u64 = 60_000;
 const WHILE_YOUNG: u64 = 1_000;

@@ -4,6 +4,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `register` | a mapper says that it is there, and is given its devices |
+//! | `request` | what a mapper asks |
 //! | `allowed` | whose mappers may speak |
 //! | `rate` | how often they may register |
 //! | `mapper`, `retry` | one mapper: what it holds, its next call, and when |
@@ -21,6 +22,7 @@ mod push;
 mod rate;
 mod register;
 mod report;
+mod request;
 mod retry;
 mod rows;
 
@@ -28,34 +30,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use sampan_devices_control::{FromHelper, Named, Row, Settings};
-use sampan_dmi::{MapperRegisterRequest, ReportDeviceStatesRequest, ReportDeviceStatusRequest};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::{MINUTE, Now, Output, Twins};
-use crate::grpc::{Code, Status};
+use crate::grpc::Status;
 use allowed::Allowed;
 use given::{Source, Wanted};
 use mapper::{Info, Mapper, Refusal};
 use rate::Rate;
+use request::not_ready;
 use rows::{Of, Rows};
 
 pub(super) use given::{of_device, of_model};
 pub(super) use packed::{Packed, Samples};
+pub use request::Request;
 pub(super) use rows::is_of_mapper;
 
 /// Our own in the folder.
 pub const SOCKET: &str = "dmi.sock";
 /// Time after which a replaced mapper that accepts no calls is given up, in milliseconds.
 const GIVE_UP: u64 = 10 * MINUTE;
-
-/// A request of a mapper.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    Register(MapperRegisterRequest),
-    Twins(ReportDeviceStatusRequest),
-    State(ReportDeviceStatesRequest),
-}
 
 /// The call to answer, and the answer.
 #[derive(Debug)]
@@ -91,10 +86,6 @@ pub(super) struct Mappers {
     rate: Rate,
     /// When the daemon is asked next whether the pods of mappers are still there.
     ask_at: u64,
-}
-
-fn not_ready() -> Status {
-    Status::new(Code::Unavailable, "which devices there are is not known yet")
 }
 
 impl Mappers {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Time in which a pod regains one registration, in milliseconds.
 const REGISTRATION: u64 = 500;
 /// Number of registrations of a pod at once: all of its mappers after a start.
-const AT_ONCE: u64 = super::register::MOST as u64 + 8;
+const AT_ONCE: u64 = super::mapper::MOST as u64 + 8;
 /// Pods with a budget of their own; those beyond share one.
 const PODS: usize = 64;
 

@@ -8,13 +8,12 @@ use sampan_dmi::{MapperInfo, MapperRegisterRequest, append, appended};
 
 use super::super::{Now, Output, Twins};
 use super::given::{Source, Wanted};
-use super::mapper::{Info, Mapper};
+use super::mapper::{Info, MOST, Mapper};
+use super::request::not_ready;
 use super::rows;
 use super::{Event, Registration};
 use crate::grpc::{Code, Status};
 
-/// Most mappers of a node.
-pub(super) const MOST: usize = 32;
 /// Most of one pod: it cannot take the places of all.
 const OF_POD: usize = 8;
 /// Longest name, version and protocol, in bytes.
@@ -79,7 +78,7 @@ impl Twins {
                 self.mappers.unanswered.push((registration, info));
                 return;
             }
-            Ok(_) if !self.ready => Err(super::not_ready()),
+            Ok(_) if !self.ready => Err(not_ready()),
             Ok(info) if !self.mappers.rate.may_register(now.mono, &info.pod) => {
                 Err(Status::new(Code::ResourceExhausted, "mappers register too often"))
             }

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The last answers, and the walk that brings others. Requests share it.
 #[derive(Clone, Default)]
-pub(super) struct Cache(Rc<RefCell<State>>);
+pub(in crate::node::streams) struct Cache(Rc<RefCell<State>>);
 
 #[derive(Default)]
 struct State {

@@ -9,10 +9,10 @@
 //! | `network` | counters of a network namespace |
 //! | `summary` | the JSON |
 
-mod disk;
+pub(super) mod disk;
 mod network;
 pub(in crate::node) mod plan;
-mod rates;
+pub(super) mod rates;
 mod summary;
 
 use std::cell::RefCell;
@@ -22,48 +22,41 @@ use std::time::{Duration, Instant};
 
 use smol::future::yield_now;
 
+use self::disk::Cache;
 use self::plan::Plan;
 use self::rates::Rates;
+use self::summary::Usages;
 use super::{Asked, Streams, Wires, logs};
-use crate::sys::cgroup::{CgroupUsage, UsageReader};
+use crate::sys::cgroup::UsageReader;
 use crate::sys::gather::Gather;
 use crate::sys::tasks::Tasks;
 
 /// Between two looks, when there was none before that could serve.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// State between two requests: a few numbers per container.
-#[derive(Default)]
-pub(super) struct Memory {
-    rates: RefCell<Rates>,
-    disk: disk::Cache,
-}
-
-/// Usage by cgroup.
-type Usages = BTreeMap<String, CgroupUsage>;
-
 impl Streams {
     pub(super) fn open_stats(&mut self, asked: &Asked<'_>) -> Result<(), String> {
-        let plan = Plan::of(asked.of).map_err(|error| error.to_string())?;
-        let (memory, tasks) = (Rc::clone(&self.usage), asked.of.cx.tasks.clone());
+        let plan = Plan::of(asked.of.cx, asked.of.cgroups).map_err(|error| error.to_string())?;
+        let (rates, disk) = (Rc::clone(&self.rates), self.disk.clone());
+        let tasks = asked.of.cx.tasks.clone();
         self.serve(asked, "", |wires| {
             wires.input.close();
-            serve(wires, plan, memory, tasks)
+            serve(wires, plan, rates, disk, tasks)
         });
         Ok(())
     }
 }
 
-async fn serve(wires: Wires, plan: Plan, memory: Rc<Memory>, tasks: Tasks) {
+async fn serve(wires: Wires, plan: Plan, rates: Rc<RefCell<Rates>>, disk: Cache, tasks: Tasks) {
     let mut usages = look(&plan).await;
-    let again = memory.rates.borrow_mut().take(Instant::now(), &counters(&usages));
+    let again = rates.borrow_mut().take(Instant::now(), &counters(&usages));
     if again {
         smol::Timer::after(PAUSE).await;
         usages = look(&plan).await;
-        memory.rates.borrow_mut().take(Instant::now(), &counters(&usages));
+        rates.borrow_mut().take(Instant::now(), &counters(&usages));
     }
-    let disk = memory.disk.measure(&plan, &tasks).await;
-    let summary = summary::summary(&plan, &usages, &memory.rates.borrow(), &disk, jiff::Timestamp::now());
+    let used = disk.measure(&plan, &tasks).await;
+    let summary = summary::summary(&plan, &usages, &rates.borrow(), &used, jiff::Timestamp::now());
     if logs::send_all(&wires.link, wires.stream, summary.to_string().as_bytes(), &wires.room).await {
         wires.link.stream_end(wires.stream, None);
     }

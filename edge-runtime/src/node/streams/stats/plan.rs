@@ -10,7 +10,6 @@ use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
 use crate::node::context::Context;
 use crate::node::ephemeral_storage::question;
 use crate::node::pods::Entry;
-use crate::node::streams::Backend;
 use crate::paths::Paths;
 use crate::pod::record::ContainerState;
 use crate::store::StoreError;
@@ -60,7 +59,7 @@ impl Plan {
         std::iter::once(ROOT).chain(pods)
     }
 
-    pub(in crate::node) fn of(Backend { cx, cgroups, .. }: &Backend<'_>) -> Result<Self, StoreError> {
+    pub(in crate::node) fn of(cx: &Context, cgroups: &Cgroups) -> Result<Self, StoreError> {
         let up = SignedDuration::try_from(Clock::mono().since(crate::pod::clock::Mono(0))).unwrap_or_default();
         let pods =
             cx.pods.iter().map(|(_, entry)| pod_plan(cx, cgroups, entry)).filter(|pod| !pod.containers.is_empty());

@@ -10,7 +10,7 @@ const TOO_OLD: Duration = Duration::from_secs(60);
 
 /// The last look, and the rates at that time. Keys name what is counted.
 #[derive(Debug, Default)]
-pub(super) struct Rates {
+pub(in crate::node::streams) struct Rates {
     last: Option<(Instant, BTreeMap<String, u64>)>,
     rates: BTreeMap<String, u64>,
 }

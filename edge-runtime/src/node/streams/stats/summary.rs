@@ -7,13 +7,16 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::network;
 use super::plan::{ContainerPlan, Plan, PodPlan, ROOT};
 use super::rates::Rates;
-use super::{Usages, network};
 use crate::eviction::limits::{DiskUsage, Used};
 use crate::eviction::walk::Answers;
 use crate::sys::cgroup::CgroupUsage;
 use crate::sys::host::{self, DiskSpace};
+
+/// Usage by cgroup.
+pub(super) type Usages = BTreeMap<String, CgroupUsage>;
 
 struct Looked<'a> {
     usages: &'a Usages,
