@@ -4,6 +4,7 @@
 mod ask;
 mod columns;
 mod completion;
+mod config_lock;
 mod doctor;
 mod events;
 mod find;
