@@ -28,6 +28,11 @@ fn agrees(answer: &str) -> bool {
     matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
+/// Whether [`may_go_on`] shows its plan.
+pub(crate) fn shows_plan(given: &Given) -> bool {
+    decide(given.has(YES.long), given.has(DRY_RUN.long), io::stdin().is_terminal()) != Decision::Go
+}
+
 /// Whether to do what `plan` describes, in whole lines. False for `--dry-run`, which only prints it.
 ///
 /// # Errors

@@ -1,10 +1,9 @@
 //! `edge-runtime reset`: ends every container of this node and removes what it made on the host
-//! (mounts, namespaces, links, cgroups, firewall table). State on disk stays unless `--all` is given. On a terminal
-//! `edge-admin` asks first.
+//! (mounts, namespaces, links, cgroups, firewall table). State on disk stays unless `--all` is given. First `edge-admin`
+//! checks that it can be done, and asks on a terminal.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -35,14 +34,14 @@ pub(super) const VERB: Verb = Verb {
     name: "reset",
     about: "End all containers",
     operands: Operands::None,
-    // `edge-admin` has the words of these.
-    flags: &[Flag::switch("all", ""), Flag::switch("yes", "")],
+    // `edge-admin` has the words of these, and gives the second.
+    flags: &[Flag::switch("all", ""), Flag::switch("checked", "")],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
-    if !given.has("yes") && stdin().is_terminal() {
+    if !given.has("checked") {
         let mut words: Vec<OsString> = vec!["reset".into(), "--root".into(), paths.root().into()];
         words.extend(given.has("all").then(|| "--all".into()));
         return Err(admin::run(&words));
@@ -64,8 +63,8 @@ fn run(given: Given) -> Result<(), CliError> {
     remove_from_host(&paths)?;
     crate::sys::trash::sweep(&paths.trash())?;
     if given.has("all") {
+        remove_logs(&paths)?;
         files::remove_tree(&paths.state())?;
-        files::remove_tree(&paths.root().join("var/log/pods"))?;
         files::remove_tree(&paths.run())?;
     }
     print("reset: no container, mount, namespace, link or cgroup of this node is left")
@@ -185,11 +184,28 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Deletes the logs of this node's pods, NAMESPACE_NAME_UID. A kubelet or another node may log in the same folder.
+fn remove_logs(paths: &Paths) -> std::io::Result<()> {
+    let logs = paths.all_pod_logs();
+    for entry in std::fs::read_dir(&logs).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let uid = name.to_str().and_then(|name| name.rsplit_once('_')).map_or("", |(_, uid)| uid);
+        if uid.starts_with(|first: char| first.is_ascii_alphanumeric()) && paths.pod(uid).exists() {
+            files::remove_tree(&entry.path())?;
+        }
+    }
+    // Unless others have something there.
+    let _ = std::fs::remove_dir(logs);
+    Ok(())
+}
+
 /// Newest first, so that mounts within mounts go before them.
 fn unmount_below(path: &Path) -> Result<(), CliError> {
-    let mounts = files::mounts_below(path)?;
+    // The mount table has real paths.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mounts = files::mounts_below(&path)?;
     // The folder itself may be a partition of the device.
-    for mount in mounts.iter().rev().filter(|mount| *mount != path) {
+    for mount in mounts.iter().rev().filter(|mount| **mount != path) {
         unmount(mount)?;
     }
     Ok(())
@@ -203,6 +219,22 @@ fn unmount(mount: &Path) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logs_of_other_nodes_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::new(root.path());
+        let logs = ["default_web_0a-1", "default_web_0b-2", "default_web_", "x_..", "readme"];
+        for folder in logs.map(|name| paths.all_pod_logs().join(name)).into_iter().chain([paths.pod("0a-1")]) {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        remove_logs(&paths).unwrap();
+        let left = logs.map(|name| paths.all_pod_logs().join(name).exists());
+        assert_eq!(left, [false, true, true, true, true]);
+        logs[1..].iter().for_each(|name| std::fs::remove_dir(paths.all_pod_logs().join(name)).unwrap());
+        remove_logs(&paths).unwrap();
+        assert!(!paths.all_pod_logs().exists(), "an empty folder goes, too");
+    }
 
     #[test]
     fn helpers_of_this_node_are_known_by_their_arguments() {

@@ -1,12 +1,14 @@
-//! `edge-runtime reset`: says what it ends and deletes, asks on a terminal, and lets the daemon's program do it.
+//! `edge-runtime reset`: checks that it can be done, says what it ends and deletes, asks on a terminal, and lets the daemon's
+//! program do it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use edge_runtime::cli::CliError;
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::link::identity::Identity;
 use edge_runtime::paths::Paths;
 use sampan_pod::record::PodRecord;
+use sampan_sys::files::{mounts_below, named, unless_missing};
 
 use crate::ask::{self, DRY_RUN, YES};
 use crate::{find, worker};
@@ -23,12 +25,35 @@ fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
     // Fails if this user may not see what there is to lose.
     find::has_run(&paths)?;
+    if given.has("all")
+        && let Some(state) = unless_missing(paths.state().canonicalize()).map_err(named(&paths.state()))?
+        && let Some(why) = blocked(&state, &mounts_below(&state)?)
+    {
+        return Err(CliError::Failed(why));
+    }
     // Nothing is asked where nothing is. A dry run never goes on.
     let is_any = given.has(DRY_RUN.long) || paths.state().try_exists()? || paths.run().try_exists()?;
-    if is_any && !ask::may_go_on(&given, &plan(&Node::read(&paths), &paths, given.has("all")))? {
+    // A script is not asked, and need not wait for the store.
+    if is_any
+        && ask::shows_plan(&given)
+        && !ask::may_go_on(&given, &plan(&Node::read(&paths), &paths, given.has("all")))?
+    {
         return Ok(());
     }
-    Err(worker::become_it(worker::command(VERB.name, &["--yes"], &given, &["all"])))
+    Err(worker::become_it(worker::command(VERB.name, &["--checked"], &given, &["all"])))
+}
+
+/// Why a `reset --all` cannot delete the state's folder `state`, a real path: it is a disk of its own. Mounts below it are
+/// unmounted.
+fn blocked(state: &Path, mounts: &[PathBuf]) -> Option<String> {
+    let state_is_mounted = mounts.iter().any(|mount| mount == state);
+    state_is_mounted.then(|| {
+        let state = state.display();
+        format!(
+            "a disk is mounted at {state}, so reset --all cannot delete the folder; nothing was changed. Run edge-runtime reset, \
+             delete what is in {state}, umount {state}, then repeat"
+        )
+    })
 }
 
 /// What there is to lose. A damaged store must not keep a node from being reset.
@@ -65,7 +90,7 @@ fn plan(node: &Node, paths: &Paths, all: bool) -> String {
     let mut out = format!("Node {name}: {service}ends {ended}, and removes their mounts, networks and cgroups.\n");
     out.push_str(&match all {
         true => format!(
-            "Deletes the identity, all volumes, images and logs: {}, {}. Only a new token brings the node back.\n",
+            "Deletes the identity, all volumes, images and logs: {}, and in {} the folders of its pods. Only a new token brings the node back.\n",
             paths.state().display(),
             paths.root().join("var/log/pods").display()
         ),
@@ -88,7 +113,22 @@ mod tests {
             "{some}"
         );
         assert!(some.contains("Keeps") && !some.contains("/var/lib"), "{some}");
-        assert!(all.contains("/var/lib/edge-runtime, /var/log/pods") && !all.contains("Keeps"), "{all}");
+        assert!(all.contains("/var/lib/edge-runtime, and in /var/log/pods") && !all.contains("Keeps"), "{all}");
+    }
+
+    #[test]
+    fn state_on_a_disk_of_its_own_is_not_reset() {
+        let state = Path::new("/data/edge");
+        let mounts = |all: &[&str]| all.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(blocked(state, &mounts(&["/data/edge/pods/0a/volumes/token"])), None);
+        let why = blocked(state, &mounts(&["/data/edge/images", "/data/edge"])).unwrap();
+        assert!(why.contains("mounted at /data/edge,") && why.contains("umount /data/edge"), "{why}");
+        let root = tempfile::tempdir().unwrap();
+        let given =
+            VERB.parse(lexopt::Parser::from_args(["--all", "--dry-run", "--root", root.path().to_str().unwrap()]));
+        std::fs::create_dir_all(root.path().join("var/lib")).unwrap();
+        std::os::unix::fs::symlink("/proc", Paths::new(root.path()).state()).unwrap();
+        assert!(matches!(run(given.unwrap()), Err(CliError::Failed(why)) if why.contains("mounted at /proc,")));
     }
 
     #[test]
