@@ -64,7 +64,8 @@ fn judge_one(runtime: &Runtime) -> Vec<Finding> {
     let install = format!("apt-get install runc (or crun), or name another program as {key} in the configuration");
     let Some(version) = &runtime.version else {
         if runtime.has_crun && !runtime.found {
-            let what = format!("the OCI runtime {command} is not there; crun is, but the configuration does not name it");
+            let what =
+                format!("the OCI runtime {command} is not there; crun is, but the configuration does not name it");
             let cure = "edge-runtime config set runtime.command crun, then systemctl restart edge-runtime";
             return vec![Finding::error(CHECK, what, "no container can be started", cure)];
         }
