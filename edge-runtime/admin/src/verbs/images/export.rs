@@ -33,7 +33,7 @@ pub(super) fn export(paths: &Paths, image: &str, file: &Path, overwrite: bool) -
     let failed = |why: String| CliError::Failed(format!("cannot export {image} to {}: {why}", file.display()));
     let store = find::store(paths)?;
     let full = Reference::parse(image).map(|name| name.to_string()).unwrap_or_default();
-    let known = || {
+    let known = || -> Result<ImageRecord, CliError> {
         let known = store.image_by_reference(image)?;
         let known = known.map_or_else(|| store.image_by_reference(&full), |one| Ok(Some(one)))?;
         known.ok_or_else(|| failed("the image is not on this node".to_owned()))
