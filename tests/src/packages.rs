@@ -63,4 +63,5 @@ fn purge_spares_mounts_and_logs_of_others() {
     assert!(looks < at("rm -rf --one-file-system /var/lib/edge-runtime\n"));
     assert!(at("rm -rf --one-file-system /var/lib/edge-runtime/identity") < looks, "the key goes with a mount, too");
     assert!(!script.contains("--one-file-system /var/log/pods"), "logs of another kubelet");
+    assert!(packaged("tarball/install.sh").contains("rm -rf /var/lib/edge-runtime/identity"));
 }
