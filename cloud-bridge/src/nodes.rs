@@ -219,6 +219,7 @@ mod tests {
             queue_bytes: 0,
             report_bytes: 12,
             rtt_ms: None,
+            no_kubelet_port: false,
         };
         Line { link, known: Known { ready: "True".into(), version: "0.1.0".into(), pods: 4, pods_ready: 3 } }
     }

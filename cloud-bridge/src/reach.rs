@@ -11,13 +11,16 @@ use crate::flags;
 
 /// Where the packaged service keeps the state of `standalone`.
 const PACKAGED: &str = "/var/lib/cloud-bridge";
+/// Arguments of the packaged service.
+const SERVICE: &str = "/etc/default/cloud-bridge";
 const ENVIRONMENT: &str = "CLOUD_BRIDGE_STATE";
 
 /// Flags of commands that ask a bridge's API.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Reach {
-    /// State folder of a standalone bridge; absent (with --kubeconfig, too): $CLOUD_BRIDGE_STATE, else /var/lib/cloud-bridge if a
-    /// bridge keeps its state there, else the cluster of the pod that this runs in.
+    /// State folder of a standalone bridge; absent (with --kubeconfig, too): $CLOUD_BRIDGE_STATE, else the kubeconfig of the
+    /// packaged service if that runs serve, else /var/lib/cloud-bridge if a bridge keeps its state there, else the cluster of
+    /// the pod that this runs in.
     #[arg(long, value_name = "FOLDER", conflicts_with = "kubeconfig")]
     state: Option<PathBuf>,
     /// Kubeconfig of the API that the bridge serves.
@@ -39,7 +42,8 @@ impl Reach {
     /// A client, and the state folder if it is a standalone bridge's.
     pub(crate) async fn client(self) -> anyhow::Result<(kube::Client, Option<PathBuf>)> {
         let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-        let found = self.find(std::env::var_os(ENVIRONMENT), in_pod, |path| path.try_exists())?;
+        let service = std::fs::read_to_string(SERVICE).ok().and_then(|text| of_service(&text));
+        let found = self.find(std::env::var_os(ENVIRONMENT), service, in_pod, |path| path.try_exists())?;
         let (kubeconfig, state) = match found {
             Found::State(state) => (Some(state.join("kubeconfig")), Some(state)),
             Found::Kubeconfig(path) => (Some(path), None),
@@ -51,6 +55,7 @@ impl Reach {
     fn find(
         self,
         environment: Option<OsString>,
+        service: Option<PathBuf>,
         in_pod: bool,
         exists: impl Fn(&Path) -> io::Result<bool>,
     ) -> anyhow::Result<Found> {
@@ -62,6 +67,9 @@ impl Reach {
         }
         if let Some(state) = named {
             return Ok(Found::State(state));
+        }
+        if let Some(kubeconfig) = service {
+            return Ok(Found::Kubeconfig(kubeconfig));
         }
         let packaged = Path::new(PACKAGED);
         match exists(&packaged.join("kubeconfig")) {
@@ -81,6 +89,20 @@ impl Reach {
     }
 }
 
+/// Kubeconfig of the packaged service, by the text of its environment file, if it runs `serve`. The kubeconfig of an earlier
+/// `standalone` stays in the state folder, and nothing answers at its address.
+fn of_service(text: &str) -> Option<PathBuf> {
+    let options = text.lines().rev().find_map(|line| line.trim().strip_prefix("CLOUD_BRIDGE_OPTIONS="))?;
+    let mut words = options.trim_matches(['"', '\'']).split_whitespace();
+    if words.next() != Some("serve") {
+        return None;
+    }
+    match words.find_map(|word| word.strip_prefix("--kubeconfig"))?.strip_prefix('=') {
+        Some(file) => Some(file.into()),
+        None => words.next().map(PathBuf::from),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,7 +117,7 @@ mod tests {
         let path = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
         let reach = Reach { state: path(state), kubeconfig: path(kubeconfig) };
         let there = std::cell::Cell::new(Some(there));
-        reach.find(Some(named.into()), in_pod, |_| there.take().unwrap_or(Ok(false)))
+        reach.find(Some(named.into()), None, in_pod, |_| there.take().unwrap_or(Ok(false)))
     }
 
     #[test]
@@ -106,6 +128,24 @@ mod tests {
         assert_eq!(find("", "", "/b", true, Ok(true)).unwrap(), state("/b"));
         assert_eq!(find("", "", "", false, Ok(true)).unwrap(), state(PACKAGED));
         assert_eq!(find("", "", "", true, Ok(false)).unwrap(), Found::Cluster);
+    }
+
+    #[test]
+    fn service_beside_a_cluster_is_asked_and_not_an_earlier_state() {
+        for (text, wanted) in [
+            ("# x\nCLOUD_BRIDGE_OPTIONS=\"serve --kubeconfig /k --listen 0.0.0.0:7443\"\n", Some("/k")),
+            ("CLOUD_BRIDGE_OPTIONS='serve --listen 0.0.0.0:7443 --kubeconfig=/k'", Some("/k")),
+            ("CLOUD_BRIDGE_OPTIONS=\"standalone --state /s\"\n#CLOUD_BRIDGE_OPTIONS=\"serve --kubeconfig /k\"\n", None),
+            ("CLOUD_BRIDGE_OPTIONS=\"serve\"", None),
+            ("", None),
+        ] {
+            assert_eq!(of_service(text), wanted.map(PathBuf::from), "{text}");
+        }
+        let found = |state: Option<PathBuf>| {
+            Reach { state, kubeconfig: None }.find(None, Some("/k".into()), false, |_| Ok(true)).unwrap()
+        };
+        assert_eq!(found(None), Found::Kubeconfig("/k".into()));
+        assert_eq!(found(Some("/s".into())), Found::State("/s".into()));
     }
 
     #[test]

@@ -87,7 +87,12 @@ install_all() {
 remove_all() {
     [ -x "$root/usr/bin/edge-runtime" ] || fail "it is not installed"
     service stop
-    [ -n "$root" ] || edge-runtime reset ${1:+--all} </dev/null
+    if [ -z "$root" ] && ! edge-runtime reset ${1:+--all} </dev/null; then
+        # A disk mounted at the state's folder is not emptied; the key goes all the same.
+        { [ -n "${1:-}" ] && edge-runtime reset </dev/null; } || fail "it could not be reset, and is still installed"
+        rm -rf /var/lib/edge-runtime/identity
+        say "/var/lib/edge-runtime stays, without the node's key"
+    fi
     rm -f "$root/usr/bin/edge-runtime" "$root/etc/init.d/edge-runtime" "$root/etc/init.d/S95edge-runtime" \
         "$root/etc/systemd/system/edge-runtime.service" "$root/etc/systemd/system/edge-runtime-firstboot.service" \
         "$root/etc/logrotate.d/edge-runtime" "$root/usr/share/bash-completion/completions/edge-runtime" "$root/usr/share/man/man8/edge-runtime.8.gz" \

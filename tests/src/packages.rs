@@ -58,8 +58,10 @@ fn installed_program_is_synced_before_it_has_its_name() {
 #[test]
 fn purge_spares_mounts_and_logs_of_others() {
     let script = packaged("edge-runtime/postrm");
-    let (looks, removes) =
-        (script.find("/proc/self/mounts"), script.find("rm -rf --one-file-system /var/lib/edge-runtime"));
-    assert!(looks.is_some() && looks < removes, "{looks:?}, {removes:?}");
-    assert!(script.contains("[ -d /var/lib/kubelet ] || rm -rf --one-file-system /var/log/pods"));
+    let at = |text: &str| script.find(text).expect("it is in the script");
+    let looks = at(" /var/lib/edge-runtime[/ ]' /proc/self/mounts");
+    assert!(looks < at("rm -rf --one-file-system /var/lib/edge-runtime\n"));
+    assert!(at("rm -rf --one-file-system /var/lib/edge-runtime/identity") < looks, "the key goes with a mount, too");
+    assert!(!script.contains("--one-file-system /var/log/pods"), "logs of another kubelet");
+    assert!(packaged("tarball/install.sh").contains("rm -rf /var/lib/edge-runtime/identity"));
 }

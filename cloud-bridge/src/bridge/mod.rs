@@ -50,6 +50,7 @@ mod pod_ranges;
 mod pod_references;
 mod policy_view;
 mod process;
+pub(crate) mod refused_ports;
 mod rejections;
 mod reports;
 mod requests;

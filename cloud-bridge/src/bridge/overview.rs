@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::node::Node;
-use super::{Bridge, counters, process};
+use super::{Bridge, counters, process, refused_ports};
 
 /// One node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct NodeView {
     /// Round trip as the node last measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<u32>,
+    /// No port was free for its kubelet API.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_kubelet_port: bool,
 }
 
 /// How a node is connected.
@@ -92,6 +95,7 @@ fn view(node: &Node) -> NodeView {
         queue_bytes: link_stats.down_bytes,
         report_bytes: link_stats.up_bytes,
         rtt_ms: link_stats.rtt_ms,
+        no_kubelet_port: since.is_some() && refused_ports::has(&node.name),
     }
 }
 
@@ -183,6 +187,7 @@ mod tests {
             queue_bytes: 100,
             report_bytes: 0,
             rtt_ms: Some(250),
+            no_kubelet_port: false,
         };
         let gone = NodeView { node: "edge-2".into(), connected: false, acked: None, rtt_ms: None, ..node.clone() };
         let text = metrics(&[node, gone]);

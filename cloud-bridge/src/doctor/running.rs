@@ -125,6 +125,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     if let Some(metrics) = &facts.metrics {
         found.extend(process(metrics));
         found.extend(nodes(facts));
+        found.extend(kubelet_ports(facts.links.as_deref().unwrap_or_default()));
     }
     found
 }
@@ -237,6 +238,18 @@ fn nodes(facts: &Facts) -> Vec<Finding> {
         found.push(Finding::ok("nodes", format!("all {} are ready", nodes.len())));
     }
     found
+}
+
+/// Nodes whose kubelet API has no port, as other programs have all ports of the range.
+fn kubelet_ports(links: &[NodeView]) -> Option<Finding> {
+    let without: Vec<&NodeView> = links.iter().filter(|link| link.no_kubelet_port).collect();
+    (!without.is_empty()).then(|| {
+        let names = some(without.iter().map(|link| link.node.clone()));
+        let what = format!("no port is free for the kubelet API of {names}");
+        let why = "kubectl logs, exec, port-forward and top do not reach its pods";
+        let cure = "ss -ltnp shows who has the ports; end that program or give a larger range with --kubelet-ports, then restart the bridge";
+        Finding::warning("kubelet-ports", what, why, cure)
+    })
 }
 
 fn some(names: impl ExactSizeIterator<Item = String>) -> String {

@@ -18,7 +18,7 @@ use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use crate::accept::Gate;
-use crate::bridge::{AddressType, Bridge, KubeletEndpoint};
+use crate::bridge::{AddressType, Bridge, KubeletEndpoint, refused_ports};
 use auth::Reviewer;
 
 /// The port of a node. When it is dropped, its listener and its connections end.
@@ -69,6 +69,7 @@ impl Ports {
             return Some(self.at(*port));
         }
         let listener = candidates(node, self.range).find_map(|port| self.listen(port).ok());
+        refused_ports::note(node, listener.is_none());
         let Some((listener, port)) = listener else {
             log::error!("node {node}: no port of {}-{} is free for its kubelet API", self.range.0, self.range.1);
             return None;
@@ -88,6 +89,7 @@ impl Ports {
 
     /// Closes the port of a deleted node: another node may get it.
     pub fn close(&self, node: &str) {
+        refused_ports::note(node, false);
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
     }
 

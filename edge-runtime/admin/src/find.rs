@@ -58,6 +58,9 @@ pub(crate) fn container(given: &Given, paths: &Paths) -> Result<(PodRecord, Stri
 pub(crate) fn pod(given: &Given, paths: &Paths) -> Result<PodRecord, CliError> {
     let (operand, namespace) = (given.operand()?, given.one::<String>("namespace")?);
     let (namespace, wanted) = match operand.split_once('/') {
+        Some((own, _)) if namespace.as_deref().is_some_and(|other| other != own) => {
+            return Err(CliError::Usage(format!("{operand} is in namespace {own}, not in that of --namespace")));
+        }
         Some((namespace, pod)) => (Some(namespace), pod),
         None => (namespace.as_deref(), operand.as_str()),
     };

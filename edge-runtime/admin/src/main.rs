@@ -4,6 +4,7 @@
 mod ask;
 mod columns;
 mod completion;
+mod config_lock;
 mod doctor;
 mod events;
 mod find;
@@ -17,6 +18,7 @@ mod page;
 mod pods;
 mod program;
 mod progress;
+mod takes;
 mod top;
 mod upgrade;
 mod verbs;
@@ -47,7 +49,7 @@ fn dispatch(args: Vec<OsString>) -> Result<(), CliError> {
         ("--version" | "-V", _) => ("version", false),
         (name, _) => (name, false),
     };
-    let own = verbs::VERBS.iter().find(|verb| verb.name == name);
+    let own = verbs::find_own(name);
     let Some(verb) = verbs::find(name) else { return Err(see(format!("unknown verb {name}"))) };
     if is_help || help::is_asked(&verb, rest) {
         return print(&help::of(&verb));

@@ -65,8 +65,11 @@ pub(crate) fn shown() -> Vec<Shown> {
     VERBS.iter().map(Verb::shown).chain(of_the_daemon).filter(|verb| !verb.is_helper()).collect()
 }
 
+pub(crate) fn find_own(name: &str) -> Option<&'static Verb> {
+    VERBS.iter().find(|verb| verb.name == name)
+}
+
 /// A verb of this program, or one for people of the daemon's.
 pub(crate) fn find(name: &str) -> Option<Shown> {
-    let own = VERBS.iter().find(|verb| verb.name == name).map(Verb::shown);
-    own.or_else(|| shown().into_iter().find(|verb| verb.name == name))
+    find_own(name).map(Verb::shown).or_else(|| shown().into_iter().find(|verb| verb.name == name))
 }

@@ -53,6 +53,9 @@ fn run(given: Given) -> Result<(), CliError> {
     if !paths.state().exists() && !paths.run().exists() {
         return print("nothing to reset");
     }
+    if given.has("all") {
+        refuse_mounted(&paths.state())?;
+    }
     if let Some(stop) = service_stop(&paths) {
         // What it says does not matter: one that still runs has the lock.
         let _ = program::ask(stop, 4096, STOP);
@@ -66,8 +69,8 @@ fn run(given: Given) -> Result<(), CliError> {
     remove_from_host(&paths)?;
     crate::sys::trash::sweep(&paths.trash())?;
     if given.has("all") {
+        remove_logs(&paths)?;
         files::remove_tree(&paths.state())?;
-        files::remove_tree(&paths.root().join("var/log/pods"))?;
         files::remove_tree(&paths.run())?;
     }
     print("reset: no container, mount, namespace, link or cgroup of this node is left")
@@ -187,11 +190,41 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     Ok(())
 }
 
+/// A state that is a disk of its own cannot be deleted. Mounts below it are unmounted.
+fn refuse_mounted(state: &Path) -> Result<(), CliError> {
+    let Some(state) = files::unless_missing(state.canonicalize())? else { return Ok(()) };
+    if !files::mounts_below(&state)?.contains(&state) {
+        return Ok(());
+    }
+    let state = state.display();
+    Err(CliError::Failed(format!(
+        "a disk is mounted at {state}, so reset --all cannot delete the folder; nothing was changed. Run edge-runtime reset, \
+         delete what is in {state}, umount {state}, then repeat"
+    )))
+}
+
+/// Deletes the logs of this node's pods, NAMESPACE_NAME_UID. A kubelet or another node may log in the same folder.
+fn remove_logs(paths: &Paths) -> std::io::Result<()> {
+    let logs = paths.all_pod_logs();
+    for entry in std::fs::read_dir(&logs).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let uid = name.to_str().and_then(|name| name.rsplit_once('_')).map_or("", |(_, uid)| uid);
+        if uid.starts_with(|first: char| first.is_ascii_alphanumeric()) && paths.pod(uid).exists() {
+            files::remove_tree(&entry.path())?;
+        }
+    }
+    // Unless others have something there.
+    let _ = std::fs::remove_dir(logs);
+    Ok(())
+}
+
 /// Newest first, so that mounts within mounts go before them.
 fn unmount_below(path: &Path) -> Result<(), CliError> {
-    let mounts = files::mounts_below(path)?;
+    // The mount table has real paths.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mounts = files::mounts_below(&path)?;
     // The folder itself may be a partition of the device.
-    for mount in mounts.iter().rev().filter(|mount| *mount != path) {
+    for mount in mounts.iter().rev().filter(|mount| **mount != path) {
         unmount(mount)?;
     }
     Ok(())
@@ -205,6 +238,34 @@ fn unmount(mount: &Path) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn state_on_a_disk_of_its_own_is_not_reset() {
+        let root = tempfile::tempdir().unwrap();
+        let state = root.path().join("state");
+        refuse_mounted(&state).unwrap();
+        std::fs::create_dir(&state).unwrap();
+        refuse_mounted(&state).unwrap();
+        std::fs::remove_dir(&state).unwrap();
+        std::os::unix::fs::symlink("/proc", &state).unwrap();
+        assert!(matches!(refuse_mounted(&state), Err(CliError::Failed(why)) if why.contains("mounted at /proc,")));
+    }
+
+    #[test]
+    fn logs_of_other_nodes_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::new(root.path());
+        let logs = ["default_web_0a-1", "default_web_0b-2", "default_web_", "x_..", "readme"];
+        for folder in logs.map(|name| paths.all_pod_logs().join(name)).into_iter().chain([paths.pod("0a-1")]) {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        remove_logs(&paths).unwrap();
+        let left = logs.map(|name| paths.all_pod_logs().join(name).exists());
+        assert_eq!(left, [false, true, true, true, true]);
+        logs[1..].iter().for_each(|name| std::fs::remove_dir(paths.all_pod_logs().join(name)).unwrap());
+        remove_logs(&paths).unwrap();
+        assert!(!paths.all_pod_logs().exists(), "an empty folder goes, too");
+    }
 
     #[test]
     fn helpers_of_this_node_are_known_by_their_arguments() {

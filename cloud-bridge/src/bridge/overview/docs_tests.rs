@@ -39,6 +39,7 @@ fn page_of_metrics_is_up_to_date() {
         queue_bytes: 0,
         report_bytes: 0,
         rtt_ms: Some(1),
+        no_kubelet_port: false,
     };
     let text = metrics(&[node]);
     let rows = rows(&text);

@@ -21,6 +21,7 @@ fn link(name: &str, connected: bool, seen: Option<&str>) -> NodeView {
         queue_bytes: 0,
         report_bytes: 0,
         rtt_ms: None,
+        no_kubelet_port: false,
     }
 }
 
@@ -86,6 +87,15 @@ fn offline_and_unready_nodes_are_named() {
     // A revoked node is left out of the list of nodes.
     let revoked = judge(&Facts { links: Some(vec![link("r", false, None)]), ..well() });
     assert!(revoked.iter().all(|one| one.severity == Severity::Ok), "{revoked:#?}");
+}
+
+#[test]
+fn node_without_a_kubelet_port_is_named() {
+    let without = NodeView { no_kubelet_port: true, ..link("a", true, None) };
+    let found = judge(&Facts { links: Some(vec![without, link("b", true, None)]), ..well() });
+    assert_found(&found, "kubelet-ports", Severity::Warning, "--kubelet-ports");
+    let what = found.iter().find(|one| one.check == "kubelet-ports").map(|one| one.what.as_str());
+    assert_eq!(what, Some("no port is free for the kubelet API of a"));
 }
 
 #[test]

@@ -25,6 +25,7 @@ use finding::{Finding, Severity, worst};
 use host::Host;
 
 use crate::output::{Form, JSON, OUTPUT};
+use crate::takes;
 
 pub(crate) const VERB: Verb = Verb {
     name: "doctor",
@@ -81,6 +82,9 @@ fn rights(is_root: bool) -> Option<Finding> {
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
     let form = Form::of(&given)?;
+    if given.has("bundle") {
+        takes::only(&given, VERB.flags, "doctor --bundle", &["bundle"])?;
+    }
     let findings = examine(&paths, Which::All);
     if let Some(file) = given.path("bundle") {
         bundle::write(&paths, &findings, &file)?;

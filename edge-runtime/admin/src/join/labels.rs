@@ -10,6 +10,8 @@ use edge_protocol::node_labels;
 use edge_runtime::config::{ConfigError, ConfigFile};
 use sampan_sys::files;
 
+use crate::config_lock;
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LabelError {
     #[error(transparent)]
@@ -34,6 +36,8 @@ pub(crate) fn write(file: &Path, labels: &BTreeMap<String, String>) -> Result<bo
     if labels.is_empty() {
         return Ok(false);
     }
+    let at = |source| LabelError::Write { file: file.into(), source };
+    let _lock = config_lock::take(file).map_err(at)?;
     let typed = ConfigFile::read(file)?.labels;
     if labels.iter().all(|(key, value)| typed.get(key) == Some(value)) {
         return Ok(false);
@@ -42,7 +46,6 @@ pub(crate) fn write(file: &Path, labels: &BTreeMap<String, String>) -> Result<bo
         let wanted = labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
         return Err(LabelError::Others { file: file.into(), wanted });
     }
-    let at = |source| LabelError::Write { file: file.into(), source };
     let (mut text, mode) = match fs::read_to_string(file) {
         Ok(text) => (text, fs::metadata(file).map_err(at)?.permissions().mode() & 0o777),
         Err(error) if error.kind() == ErrorKind::NotFound => (String::new(), 0o644),
@@ -54,9 +57,6 @@ pub(crate) fn write(file: &Path, labels: &BTreeMap<String, String>) -> Result<bo
     text.push_str("labels:\n");
     // Quoted: `true` and `1` are strings, too.
     labels.iter().for_each(|(key, value)| text.push_str(&format!("  {key}: '{value}'\n")));
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).map_err(at)?;
-    }
     files::replace(file, text.as_bytes(), true).map_err(at)?;
     fs::set_permissions(file, Permissions::from_mode(mode)).map_err(at)?;
     Ok(true)

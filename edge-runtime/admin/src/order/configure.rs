@@ -11,6 +11,7 @@ use sampan_sys::files::unless_missing;
 use super::fields;
 use super::job::{End, Job};
 use super::upgrade::trial_ended;
+use crate::config_lock;
 use crate::upgrade::begin::{What, begin, versions};
 
 pub(super) fn work(job: &mut Job<'_>, wanted: &BTreeMap<String, String>) -> Result<End, String> {
@@ -21,6 +22,7 @@ pub(super) fn work(job: &mut Job<'_>, wanted: &BTreeMap<String, String>) -> Resu
     job.check(0)?;
     job.progress.step("BackUp", Ok(()))?;
     let seconds = *job.upgrade_config()?.trial_seconds;
+    let _lock = config_lock::take(&job.paths.config_file()).map_err(|error| error.to_string())?;
     let text = match candidate(job, wanted) {
         Ok(Some(text)) => text,
         // It is so already: a restart would be for nothing.

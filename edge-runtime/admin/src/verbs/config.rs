@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::print_config::in_force;
 use crate::output::{Form, JSON, OUTPUT};
+use crate::takes;
 
 pub(super) const VERB: Verb = Verb {
     name: "config",
@@ -27,6 +28,13 @@ fn run(given: Given) -> Result<(), CliError> {
     let words: Vec<String> = given.operands.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let usual = config_file(&given)?;
+    let (what, used): (_, &[&str]) = match words.as_slice() {
+        ["check"] => ("config check", &["config"]),
+        ["check", _] => ("config check FILE", &[]),
+        ["set", ..] => ("config set", &["config"]),
+        _ => ("config get", &["config", "output", "json"]),
+    };
+    takes::only(&given, VERB.flags, what, used)?;
     match words.as_slice() {
         ["get"] => {
             let yaml = in_force(&given, &usual)?;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::columns::columns;
 use crate::output::{Form, JSON, OUTPUT};
+use crate::takes;
 
 pub(super) const VERB: Verb = Verb {
     name: "devices",
@@ -25,6 +26,11 @@ fn run(given: Given) -> Result<(), CliError> {
     let (words, form) = (words(&given)?, Form::of(&given)?);
     let namespace = given.one::<String>("namespace")?.unwrap_or_else(|| "default".to_owned());
     let question = question(&words.iter().map(String::as_str).collect::<Vec<_>>(), &namespace)?;
+    let names_no_device =
+        matches!(question, Question::Mappers {} | Question::Get { device: None } | Question::Watch { device: None });
+    if names_no_device {
+        takes::only(&given, VERB.flags, "devices without NAMESPACE/DEVICE", &["output", "json"])?;
+    }
     let watch = matches!(question, Question::Watch { .. });
     let table = match question {
         Question::Mappers {} => mappers,

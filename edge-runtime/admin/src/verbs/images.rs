@@ -20,6 +20,7 @@ use self::table::{names, table};
 use crate::ask::{DRY_RUN, YES};
 use crate::find;
 use crate::output::{Form, JSON, OUTPUT};
+use crate::takes;
 
 pub(super) const VERB: Verb = Verb {
     name: "images",
@@ -76,13 +77,14 @@ fn task(given: &Given) -> Result<Task, CliError> {
             Err(CliError::Usage(format!("images {word}: ls, check, rm IMAGE..., prune or export IMAGE FILE")))
         }
     }?;
-    match task {
-        // Ignored, it would remove what the user only wants to see.
-        Task::Check { repair: true } | Task::Remove(_) | Task::Export { .. } if given.has(DRY_RUN.long) => {
-            Err(CliError::Usage("images: only prune takes --dry-run".to_owned()))
-        }
-        task => Ok(task),
-    }
+    let (what, used): (_, &[&str]) = match task {
+        Task::List => ("images ls", &["output", "json"]),
+        Task::Check { .. } => ("images check", &["repair", "verify", "yes"]),
+        Task::Remove(_) => ("images rm", &["remove", "yes"]),
+        Task::Prune => ("images prune", &["yes", "dry-run"]),
+        Task::Export { .. } => ("images export", &["overwrite"]),
+    };
+    takes::only(given, VERB.flags, what, used).map(|()| task)
 }
 
 fn run(given: Given) -> Result<(), CliError> {

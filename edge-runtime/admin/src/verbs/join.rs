@@ -37,6 +37,9 @@ pub(super) const VERB: Verb = Verb {
 };
 
 fn run(given: Given) -> Result<(), CliError> {
+    if given.has("no-start") && given.has("wait") {
+        return Err(CliError::Usage("join --no-start does not take --wait".to_owned()));
+    }
     let wanted = wanted(&given)?;
     let patience = given.one::<Typed>("wait")?.map_or(PATIENCE, |typed| typed.0).min(Duration::from_secs(24 * 3600));
     let paths = given.paths()?;

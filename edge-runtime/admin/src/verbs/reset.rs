@@ -65,7 +65,7 @@ fn plan(node: &Node, paths: &Paths, all: bool) -> String {
     let mut out = format!("Node {name}: {service}ends {ended}, and removes their mounts, networks and cgroups.\n");
     out.push_str(&match all {
         true => format!(
-            "Deletes the identity, all volumes, images and logs: {}, {}. Only a new token brings the node back.\n",
+            "Deletes the identity, all volumes, images and logs: {}, and in {} the folders of its pods. Only a new token brings the node back.\n",
             paths.state().display(),
             paths.root().join("var/log/pods").display()
         ),
@@ -88,7 +88,7 @@ mod tests {
             "{some}"
         );
         assert!(some.contains("Keeps") && !some.contains("/var/lib"), "{some}");
-        assert!(all.contains("/var/lib/edge-runtime, /var/log/pods") && !all.contains("Keeps"), "{all}");
+        assert!(all.contains("/var/lib/edge-runtime, and in /var/log/pods") && !all.contains("Keeps"), "{all}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use sampan_launcher::versions::{Ended, State, Versions};
 
 use crate::output::{Form, JSON, OUTPUT};
 use crate::progress::print::beside;
+use crate::takes;
 use crate::upgrade::begin::{What, begin, give_up, versions, wait};
 use crate::upgrade::{Installed, bundle, image, signature};
 
@@ -41,6 +42,12 @@ fn run(given: Given) -> Result<(), CliError> {
     if given.operands.len() + usize::from(given.has("back")) + usize::from(given.has("status")) > 1 {
         return Err(CliError::Usage("upgrade takes one of FILE, IMAGE@DIGEST, --back and --status".to_owned()));
     }
+    let (what, used): (_, &[&str]) = match (given.has("status"), given.has("back")) {
+        (true, _) => ("upgrade --status", &["status", "output", "json"]),
+        (_, true) => ("upgrade --back", &["back", "trial", "no-wait"]),
+        _ => ("upgrade FILE or IMAGE@DIGEST", &["signature", "trial", "no-wait"]),
+    };
+    takes::only(&given, VERB.flags, what, used)?;
     let paths = given.paths()?;
     let versions = versions(&paths);
     if given.has("status") {

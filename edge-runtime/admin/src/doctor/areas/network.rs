@@ -1,5 +1,6 @@
 //! Requirements of the pods' network on the host: nft, no conflicting program, a resolver, free ports.
 
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -55,7 +56,7 @@ pub(crate) fn look(host: &Host, daemon: Option<i32>) -> Facts {
         blocking,
         legacy_iptables: !text("/proc/net/ip_tables_names").is_empty(),
         resolvers: resolvers(&text("/etc/resolv.conf")),
-        taken: config.metrics.listen().filter(|address| daemon.is_none() && is_taken(*address)),
+        taken: config.metrics.listen().filter(|address| is_taken(*address) && !has_port(daemon, address.port())),
         kubelet: is_taken(SocketAddr::from(([127, 0, 0, 1], KUBELET))),
         nft,
     }
@@ -87,6 +88,28 @@ fn resolvers(text: &str) -> Vec<String> {
 
 fn is_taken(address: SocketAddr) -> bool {
     TcpListener::bind(address).is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
+}
+
+/// Whether this process listens at the port; true, too, if this user may not look.
+fn has_port(process: Option<i32>, port: u16) -> bool {
+    let Some(process) = process.map(|pid| PathBuf::from(format!("/proc/{pid}"))) else { return false };
+    let Ok(descriptors) = fs::read_dir(process.join("fd")) else { return true };
+    let tables = text(process.join("net/tcp")) + "\n" + &text(process.join("net/tcp6"));
+    let own: Vec<String> = listeners(&tables, port).map(|inode| format!("socket:[{inode}]")).collect();
+    let is_own = |link: PathBuf| own.iter().any(|own| link.as_os_str() == own.as_str());
+    descriptors.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).any(is_own)
+}
+
+/// Inodes of the sockets that listen at the port, by lines of `/proc/net/tcp` (proc(5)): the second field is the address,
+/// the fourth the state, the tenth the inode.
+fn listeners(tables: &str, port: u16) -> impl Iterator<Item = &str> {
+    const LISTEN: &str = "0A";
+    let end = format!(":{port:04X}");
+    tables.lines().filter_map(move |line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_it = fields.len() > 9 && fields[1].ends_with(end.as_str()) && fields[3] == LISTEN;
+        is_it.then(|| fields[9])
+    })
 }
 
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
@@ -180,7 +203,14 @@ mod tests {
         let text = "# nameserver 9.9.9.9\nnameserver 127.0.0.53\nnameserver fe80::1%lo\nnameserver fe80::1%gone\n";
         assert_eq!(resolvers(text), ["127.0.0.53", "fe80::1%lo"]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(is_taken(listener.local_addr().unwrap()));
+        let address = listener.local_addr().unwrap();
+        assert!(is_taken(address));
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert!(has_port(Some(own), address.port()));
+        assert!(!has_port(None, address.port()) && !has_port(Some(own), 1));
+        let table = "  sl  local_address rem_address   st\n   0: 0100007F:1F90 00000000:0000 0A 0:0 0:0 0 0 0 4711 1\n";
+        assert_eq!(listeners(table, 8080).collect::<Vec<_>>(), ["4711"]);
+        assert_eq!(listeners(&table.replace(" 0A ", " 01 "), 8080).count(), 0);
         assert!(dry_run(Path::new("/nowhere/nft")).is_err());
     }
 }

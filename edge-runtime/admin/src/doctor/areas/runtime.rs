@@ -1,6 +1,6 @@
 //! The OCI runtime that starts containers: whether it is there, runs, is safe and can do what pods ask for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use edge_runtime::launch::runtimes::Runtimes;
 use serde_json::Value;
@@ -21,6 +21,8 @@ struct Runtime {
     handler: String,
     command: PathBuf,
     found: bool,
+    /// crun is there and can be the default one.
+    has_crun: bool,
     /// `runc://1.1.5`; none if it does not run.
     version: Option<String>,
     /// Known to let containers out.
@@ -40,6 +42,7 @@ pub(crate) fn look(host: &Host) -> Facts {
         let features = ask(&command, &["features"]).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
         Runtime {
             found: find(&command).is_some(),
+            has_crun: handler.is_empty() && find(Path::new("crun")).is_some(),
             version: said.version(),
             warning: said.warning(),
             seccomp: features.and_then(|features| features["linux"]["seccomp"]["enabled"].as_bool()),
@@ -60,6 +63,12 @@ fn judge_one(runtime: &Runtime) -> Vec<Finding> {
         if runtime.handler.is_empty() { "runtime.command".to_owned() } else { format!("runtimes.{}", runtime.handler) };
     let install = format!("apt-get install runc (or crun), or name another program as {key} in the configuration");
     let Some(version) = &runtime.version else {
+        if runtime.has_crun && !runtime.found {
+            let what =
+                format!("the OCI runtime {command} is not there; crun is, but the configuration does not name it");
+            let cure = "edge-runtime config set runtime.command crun, then systemctl restart edge-runtime";
+            return vec![Finding::error(CHECK, what, "no container can be started", cure)];
+        }
         let what = match runtime.found {
             true => format!("the OCI runtime {command} does not run, or does not say its version"),
             false => format!("the OCI runtime {command} is not there"),
@@ -116,6 +125,8 @@ mod tests {
         let none = judged(|one| (one.found, one.version) = (false, None));
         assert_found(&none, "oci-runtime", Severity::Error, "apt-get install runc");
         assert!(none[0].what.contains("runc is not there"), "{none:?}");
+        let crun = judged(|one| (one.found, one.version, one.has_crun) = (false, None, true));
+        assert_found(&crun, "oci-runtime", Severity::Error, "config set runtime.command crun");
         assert_found(&judged(|one| one.version = None), "oci-runtime", Severity::Error, "runtime.command");
         let old = judged(|one| one.warning = Some("runc 1.0 may let a container out".into()));
         assert_found(&old, "oci-runtime", Severity::Warning, "--only-upgrade runc");

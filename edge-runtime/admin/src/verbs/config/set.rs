@@ -12,6 +12,7 @@ use sampan_sys::files::{named, unless_missing};
 use serde_yaml_ng::Value;
 
 use super::edit;
+use crate::config_lock;
 use crate::man::keys::KEYS;
 use crate::verbs::print_config::of_text;
 
@@ -20,6 +21,7 @@ const MODE: u32 = 0o644;
 
 pub(super) fn set(given: &Given, file: &Path, key: &str, typed: &str) -> Result<(), CliError> {
     let path = path(key).map_err(CliError::Failed)?;
+    let _lock = config_lock::take(file)?;
     let before = unless_missing(fs::read_to_string(file)).map_err(named(file))?.unwrap_or_default();
     let after = accepted(&values(typed), |value| {
         let why = |why: String| CliError::Failed(format!("{}: {why}", file.display()));
@@ -84,10 +86,9 @@ fn accepted<T>(values: &[Value], mut with: impl FnMut(&Value) -> Result<T, CliEr
 
 /// Replaces a file, or the target of a link, at once. Its mode and owner stay.
 fn write(file: &Path, text: &str) -> io::Result<()> {
-    let file = unless_missing(file.canonicalize())?.map_or_else(|| std::path::absolute(file), Ok)?;
+    let file = config_lock::real(file)?;
     let before = unless_missing(fs::metadata(&file))?;
     let folder = file.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(folder)?;
     let mut name = OsString::from(".");
     name.push(file.file_name().unwrap_or_default());
     let partial = folder.join(name);
@@ -167,6 +168,20 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), text);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(link.is_symlink());
+    }
+
+    #[test]
+    fn change_waits_for_another_one() {
+        let (root, file) = node("node-name: edge-1\nmax-pods: 7\n");
+        let lock = config_lock::take(&file).unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| set(root.path(), &file, "labels.rack", "r1"));
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            fs::write(&file, "node-name: edge-1\nmax-pods: 9\n").unwrap();
+            drop(lock);
+            second.join().unwrap().unwrap();
+        });
+        assert_eq!(fs::read_to_string(&file).unwrap(), "node-name: edge-1\nmax-pods: 9\nlabels:\n  rack: r1\n");
     }
 
     #[test]

@@ -10,10 +10,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use edge_runtime::cli::{CliError, print};
-use edge_runtime::image::Reference;
 use edge_runtime::image::layers::Layers;
+use edge_runtime::image::wants::Wants;
+use edge_runtime::image::{ImageError, Reference};
 use edge_runtime::paths::Paths;
-use edge_runtime::store::image_record::{ImageConfig, ImageRecord};
+use edge_runtime::store::image_record::{Access, ImageConfig, ImageRecord};
 use sampan_sys::files::{named, unless_missing};
 use serde_json::{Map, Value, json};
 
@@ -32,12 +33,18 @@ pub(super) fn export(paths: &Paths, image: &str, file: &Path, overwrite: bool) -
     let failed = |why: String| CliError::Failed(format!("cannot export {image} to {}: {why}", file.display()));
     let store = find::store(paths)?;
     let full = Reference::parse(image).map(|name| name.to_string()).unwrap_or_default();
-    let known =
-        store.image_by_reference(image)?.map_or_else(|| store.image_by_reference(&full), |one| Ok(Some(one)))?;
-    let record = known.ok_or_else(|| failed("the image is not on this node".to_owned()))?;
+    let known = || -> Result<ImageRecord, CliError> {
+        let known = store.image_by_reference(image)?;
+        let known = known.map_or_else(|| store.image_by_reference(&full), |one| Ok(Some(one)))?;
+        known.ok_or_else(|| failed("the image is not on this node".to_owned()))
+    };
     let is_free = || is_free(&file, overwrite).map_err(failed);
     is_free()?;
     let layers = Layers::new(paths);
+    // A read-only disk takes no note, and loses no layers.
+    let _kept = keep(&layers, &known()?).inspect_err(|error| log::warn!("layers may be removed meanwhile: {error}"));
+    // It may have been removed before it was kept.
+    let record = known()?;
     if let Some(damaged) = record.layers.iter().find(|layer| !layers.verify(layer)) {
         return Err(failed(format!("layer {damaged} is damaged: edge-runtime images check --repair")));
     }
@@ -57,6 +64,17 @@ pub(super) fn export(paths: &Paths, image: &str, file: &Path, overwrite: bool) -
         Some(_) => Ok(()),
         None => print("it has no tag: import it with --reference NAME"),
     }
+}
+
+/// Keeps the layers of an image from being removed until the result is dropped: a note like that of a pull, which a sweep
+/// respects.
+fn keep(layers: &Layers, record: &ImageRecord) -> Result<Wants, ImageError> {
+    layers.prepare()?;
+    let kept = Wants::default();
+    // Several processes may export one image.
+    let name = format!("export-{}", std::process::id());
+    kept.begin(layers.incoming(), &name, &record.layers, Vec::new(), Access::new())?;
+    Ok(kept)
 }
 
 /// Whether a file may be written there. Only a regular file is replaced: with `/dev/null` it would be the device itself.
@@ -168,10 +186,10 @@ fn index(manifest: &Blob, name: Option<&str>) -> Value {
 mod tests {
     use edge_runtime::image::archive::Source;
     use edge_runtime::image::digest::sha256;
+    use edge_runtime::image::gc::{Sweep, sweep};
     use edge_runtime::image::import::Import;
     use edge_runtime::image::limits::Limits;
     use edge_runtime::image::platform::Wanted;
-    use edge_runtime::image::wants::Wants;
 
     use super::*;
 
@@ -239,6 +257,18 @@ mod tests {
         assert_eq!(found[0].layers.len(), 2);
         let app = other.folder(&found[0].layers[1]).unwrap().join("bin/app");
         assert_eq!(fs::read(app).unwrap(), b"abc");
+    }
+
+    #[test]
+    fn layers_stay_while_they_are_exported() {
+        let (_temp, layers, record) = node();
+        let kept = keep(&layers, &record).unwrap();
+        let remove = || sweep(&layers, || Ok(Default::default()), Sweep::SHORTEST).unwrap();
+        remove();
+        assert!(layers.verify(&record.layers[0]));
+        drop(kept);
+        remove();
+        assert!(!layers.has(&record.layers[0]));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::{self, DirEntry, File, FileType, Metadata};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -76,7 +77,12 @@ impl<W: Write> Layer<'_, W> {
         let mut header = header(meta, entry_type(kind).map_err(named(&real))?);
         if kind.is_symlink() {
             let target = fs::read_link(&real).map_err(named(&real))?;
-            return self.tar.append_link(&mut header, path, target);
+            let target = target.as_os_str().as_bytes();
+            // `append_link` would write `a//b` as `a/b`.
+            if header.set_link_name_literal(target).is_err() {
+                self.tar.append_pax_extensions([("linkpath", target)])?;
+            }
+            return self.tar.append_data(&mut header, path, io::empty());
         }
         if kind.is_file() {
             let file = File::open(&real).map_err(named(&real))?;
@@ -160,6 +166,22 @@ mod tests {
             format!("{}{link} {:o}", entry.path().unwrap().display(), entry.header().mode().unwrap())
         };
         archive.entries().unwrap().map(line).collect()
+    }
+
+    #[test]
+    fn target_of_a_link_stays_as_it_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let long = format!("..//{}/./", "x".repeat(150));
+        let targets = ["..//app/b", "./app/", &format!("/{}b", "/".repeat(100)), &long].map(str::to_owned);
+        for (at, target) in targets.iter().enumerate() {
+            std::os::unix::fs::symlink(target, temp.path().join(at.to_string())).unwrap();
+        }
+        let mut written = Vec::new();
+        write(temp.path(), &[], &mut written).unwrap();
+        let found = entries(&written);
+        let wanted: Vec<String> =
+            targets.iter().enumerate().map(|(at, target)| format!("{at} -> {target} 777")).collect();
+        assert_eq!(found[1..], wanted);
     }
 
     #[test]
