@@ -1,7 +1,7 @@
 //! Service account tokens for the pods here: asked of the bridge, kept in the store, renewed before they end.
 //! A token that has ended is used on until there is another: offline there may be none for weeks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use edge_protocol::message::{TokenAnswer, TokenRequest};
@@ -15,6 +15,7 @@ use crate::pod::record::PodSource;
 use crate::pod::token::{self, Held, Wanted};
 use crate::store::StoreError;
 use crate::sys::random::random;
+use crate::sys::vec_map::VecMap;
 
 /// Maximum wait of a new pod for its first tokens. After it the set-up of its volumes fails and is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,10 +43,10 @@ struct Slot {
 /// All of them.
 #[derive(Default)]
 pub(super) struct Tokens {
-    slots: BTreeMap<(String, Wanted), Slot>,
+    slots: VecMap<(String, Wanted), Slot>,
     last_id: u64,
     /// Pods whose volumes wait for their first tokens, and until when.
-    waiting: BTreeMap<String, Mono>,
+    waiting: VecMap<String, Mono>,
     /// The time as the bridge said it, and when: tokens are good by its clock, as certificates are.
     told: Option<(Timestamp, Mono)>,
 }
@@ -269,14 +270,18 @@ mod tests {
         for (wall, due) in
             [("1970-01-01T00:01:00Z", true), ("2026-01-01T00:30:00Z", false), ("2036-01-01T00:00:00Z", true)]
         {
-            assert_eq!(tokens.slots[&key].is_due(&now(wall)), due, "{wall}");
+            assert_eq!(tokens.slots.get(&key).unwrap().is_due(&now(wall)), due, "{wall}");
             assert!(!tokens.lacks("uid"), "no pod waits for one that it has");
         }
         let slot = tokens.slots.get_mut(&key).expect("there");
         (slot.asked, slot.refusals, slot.not_before) = (Some(1), 3, Some(Mono(9_000)));
         tokens.disconnected();
-        assert_eq!(tokens.slots[&key].held.as_ref().map(|held| &held.token), Some(&held.token), "nor does a refusal");
-        assert!(!tokens.slots[&key].is_due(&now("2036-01-01T00:00:00Z")), "asked again after the pause");
+        assert_eq!(
+            tokens.slots.get(&key).unwrap().held.as_ref().map(|held| &held.token),
+            Some(&held.token),
+            "nor does a refusal"
+        );
+        assert!(!tokens.slots.get(&key).unwrap().is_due(&now("2036-01-01T00:00:00Z")), "asked again after the pause");
         tokens.forget("uid");
         assert!(tokens.slots.is_empty(), "it goes with its pod");
     }
@@ -299,8 +304,11 @@ mod tests {
         let ms = |text: &str| u64::try_from(time(text).as_millisecond()).ok();
         tokens.time_told(ms("2026-01-01T00:10:00Z"), Mono(1_000));
         let behind = tokens.true_time(at("2026-01-01T00:01:00Z", 30));
-        assert_eq!((behind.wall, tokens.slots[&key].is_due(&behind)), (time("2026-01-01T00:40:00Z"), false));
-        assert!(tokens.slots[&key].is_due(&tokens.true_time(at("2026-01-01T00:01:00Z", 40))));
+        assert_eq!(
+            (behind.wall, tokens.slots.get(&key).unwrap().is_due(&behind)),
+            (time("2026-01-01T00:40:00Z"), false)
+        );
+        assert!(tokens.slots.get(&key).unwrap().is_due(&tokens.true_time(at("2026-01-01T00:01:00Z", 40))));
     }
 
     fn key(uid: &str, audience: &str) -> (String, Wanted) {

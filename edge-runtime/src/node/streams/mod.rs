@@ -22,7 +22,6 @@ mod port_forward;
 pub(super) mod stats;
 mod target;
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use edge_protocol::message::{StreamId, StreamRequest};
@@ -36,11 +35,12 @@ use crate::link::LinkHandle;
 use crate::monitor::client::MonitorClient;
 use crate::sys::cgroup::Cgroups;
 use crate::sys::trash::Trash;
+use crate::sys::vec_map::VecMap;
 
 /// The streams being served. Dropping one ends its task, and with it whatever that has started.
 #[derive(Default)]
 pub(super) struct Streams {
-    open: BTreeMap<StreamId, Serving>,
+    open: VecMap<StreamId, Serving>,
     usage: Rc<stats::Memory>,
 }
 
