@@ -1,7 +1,7 @@
 //! The pods of this node in memory: manifest, record and last report of each. Bookkeeping only; [`crate::pod`] decides
 //! about pods.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::pod::record::{ContainerState, PodRecord, SandboxState};
 use crate::pod::refusal::Refusal;
 use crate::pod::step::EventDraft;
 use crate::pod::{notice, transition};
+use crate::sys::vec_map::VecMap;
 
 /// Maximum delay of a status that is about to change again, because a start is running.
 const HOLD: Duration = Duration::from_millis(250);
@@ -117,7 +118,7 @@ impl Hold {
 /// All of them, by uid, and which need attention.
 #[derive(Default)]
 pub(super) struct Pods {
-    entries: BTreeMap<String, Entry>,
+    entries: VecMap<String, Entry>,
     /// Longest waiting first: whatever happens to the others of a burst, each pod gets its turn.
     dirty: VecDeque<String>,
 }
@@ -202,7 +203,7 @@ impl Pods {
     /// Marks pods whose time has passed; returns the next time.
     pub(super) fn wake_due(&mut self, now: Mono) -> Option<Mono> {
         let mut next: Option<Mono> = None;
-        for (uid, entry) in &mut self.entries {
+        for (uid, entry) in self.entries.iter_mut() {
             let wake = entry.wake.take_if(|at| *at <= now).is_some();
             let told = matches!(entry.held, Hold::Until(at) if at <= now);
             if told {

@@ -14,6 +14,15 @@ impl<K, V> Default for VecMap<K, V> {
     }
 }
 
+impl<K: Ord, V> FromIterator<(K, V)> for VecMap<K, V> {
+    /// Of two values of a key the last one stays.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut map = Self::new();
+        entries.into_iter().for_each(|(key, value)| drop(map.insert(key, value)));
+        map
+    }
+}
+
 impl<K, V> VecMap<K, V> {
     pub const fn new() -> Self {
         Self(Vec::new())
@@ -32,7 +41,7 @@ impl<K, V> VecMap<K, V> {
     }
 
     /// Entries in the order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> + Clone {
         self.0.iter().map(|entry| (&entry.0, &entry.1))
     }
 
@@ -41,12 +50,12 @@ impl<K, V> VecMap<K, V> {
         self.0.iter_mut().map(|entry| (&entry.0, &mut entry.1))
     }
 
-    pub fn keys(&self) -> impl Iterator<Item = &K> {
+    pub fn keys(&self) -> impl Iterator<Item = &K> + Clone {
         self.0.iter().map(|entry| &entry.0)
     }
 
     /// Values in the order of their keys.
-    pub fn values(&self) -> impl Iterator<Item = &V> {
+    pub fn values(&self) -> impl Iterator<Item = &V> + Clone {
         self.0.iter().map(|entry| &entry.1)
     }
 
@@ -151,6 +160,7 @@ mod tests {
             assert_eq!((ours.get(&*key), ours.contains_key(&*key)), (theirs.get(&*key), theirs.contains_key(&*key)));
             assert!(ours.iter().eq(theirs.iter()) && ours.len() == theirs.len(), "{key}");
         }
+        assert_eq!(theirs.clone().into_iter().rev().collect::<VecMap<_, _>>(), ours);
         ours.values_mut().for_each(|value| *value /= 2);
         theirs.values_mut().for_each(|value| *value /= 2);
         ours.retain(|key, value| key.len() < 3 || *value > 500);

@@ -24,6 +24,7 @@ use crate::node::sources::News;
 use crate::pod::clock::Mono;
 use crate::pod::spec::{host_network, with_kinds};
 use crate::store::{Store, StoreError};
+use crate::sys::vec_map::VecMap;
 
 /// Pause between two changes of the kernel's rules; changes meanwhile are combined.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -47,9 +48,9 @@ pub(in crate::node) struct Policies {
     policies: BTreeMap<Name, Policy>,
     others: BTreeMap<Name, Peers>,
     /// Pods of this node by uid; empty without a policy.
-    pods: BTreeMap<String, LocalPod>,
+    pods: VecMap<String, LocalPod>,
     /// Pods that are being connected, and their addresses.
-    pub(super) coming: BTreeMap<String, Vec<IpAddr>>,
+    pub(super) coming: VecMap<String, Vec<IpAddr>>,
     /// Pods of these that wait for an answer.
     waiting: BTreeSet<String>,
     dirty: bool,
@@ -86,8 +87,8 @@ impl Policies {
             enabled,
             policies: BTreeMap::new(),
             others: BTreeMap::new(),
-            pods: BTreeMap::new(),
-            coming: BTreeMap::new(),
+            pods: VecMap::new(),
+            coming: VecMap::new(),
             waiting: BTreeSet::new(),
             dirty: true,
             held: Held::Unknown,

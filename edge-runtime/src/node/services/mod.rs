@@ -36,6 +36,7 @@ use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables};
 use crate::pod::clock::Mono;
 use crate::store::{Store, StoreError};
 use crate::sys::gather::Gather;
+use crate::sys::vec_map::VecMap;
 
 pub(super) struct Services {
     enabled: bool,
@@ -47,7 +48,7 @@ pub(super) struct Services {
     /// Endpoints that are not pods of this node.
     others: BTreeMap<ServiceName, EndpointView>,
     /// Pods of this node by uid.
-    pods: BTreeMap<String, LocalPod>,
+    pods: VecMap<String, LocalPod>,
     /// Addresses of the pods behind Services, and whether these reach their neighbours without the node, like pods that
     /// an older build connected.
     onlink: BTreeMap<IpAddr, bool>,
@@ -103,7 +104,7 @@ impl Services {
             here,
             views: BTreeMap::new(),
             others: BTreeMap::new(),
-            pods: BTreeMap::new(),
+            pods: VecMap::new(),
             onlink: BTreeMap::new(),
             dirty: BTreeSet::new(),
             pods_changed: false,
@@ -246,7 +247,7 @@ impl Services {
 
     pub(super) fn look_at_all_pods(&mut self, cx: &Context, launch: &Launch) {
         let pods = cx.pods.iter().filter_map(|(uid, entry)| Some((uid.clone(), local_pod(cx, entry)?)));
-        let pods: BTreeMap<String, LocalPod> = pods.collect();
+        let pods: VecMap<String, LocalPod> = pods.collect();
         if self.pods != pods {
             self.pods = pods;
             // Which Services have other endpoints is not known.

@@ -28,6 +28,7 @@ use super::{Asked, Streams, Wires, logs};
 use crate::sys::cgroup::{CgroupUsage, UsageReader};
 use crate::sys::gather::Gather;
 use crate::sys::tasks::Tasks;
+use crate::sys::vec_map::VecMap;
 
 /// Between two looks, when there was none before that could serve.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -40,7 +41,7 @@ pub(super) struct Memory {
 }
 
 /// Usage by cgroup.
-type Usages = BTreeMap<String, CgroupUsage>;
+type Usages = VecMap<String, CgroupUsage>;
 
 impl Streams {
     pub(super) fn open_stats(&mut self, asked: &Asked<'_>) -> Result<(), String> {
