@@ -118,22 +118,22 @@ impl Hold {
 /// All of them, by uid, and which need attention.
 #[derive(Default)]
 pub(super) struct Pods {
-    entries: VecMap<String, Entry>,
+    entries: VecMap<String, Box<Entry>>,
     /// Longest waiting first: whatever happens to the others of a burst, each pod gets its turn.
     dirty: VecDeque<String>,
 }
 
 impl Pods {
     pub(super) fn get(&self, uid: &str) -> Option<&Entry> {
-        self.entries.get(uid)
+        self.entries.get(uid).map(Box::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut Entry> {
-        self.entries.get_mut(uid)
+        self.entries.get_mut(uid).map(Box::as_mut)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Entry)> {
-        self.entries.iter()
+        self.entries.iter().map(|(uid, entry)| (uid, Box::as_ref(entry)))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -147,13 +147,13 @@ impl Pods {
     /// Adds a pod and marks it for attention.
     pub(super) fn insert(&mut self, entry: Entry) {
         let uid = entry.record.uid.clone();
-        self.entries.insert(uid.clone(), entry);
+        self.entries.insert(uid.clone(), Box::new(entry));
         self.touch(&uid);
     }
 
     pub(super) fn remove(&mut self, uid: &str) -> Option<Entry> {
         self.dirty.retain(|other| other != uid);
-        self.entries.remove(uid)
+        self.entries.remove(uid).map(|entry| *entry)
     }
 
     pub(super) fn touch(&mut self, uid: &str) {
@@ -181,7 +181,7 @@ impl Pods {
     /// The pod that the API knows by this uid: a static pod by that of its mirror.
     pub(super) fn by_api_uid(&self, told: &str) -> Option<&str> {
         let is_it = |(uid, entry): &(&String, &Entry)| *uid == told || entry.mirror_uid.as_deref() == Some(told);
-        self.entries.iter().find(is_it).map(|(uid, _)| uid.as_str())
+        self.iter().find(is_it).map(|(uid, _)| uid.as_str())
     }
 
     /// Pods whose resize waits for room look for it again.
@@ -219,7 +219,9 @@ impl Pods {
     }
 
     pub(super) fn by_name(&self, namespace: &str, name: &str) -> Option<&Entry> {
-        self.entries.values().find(|entry| entry.record.namespace == namespace && entry.record.name == name)
+        let found =
+            self.entries.values().find(|entry| entry.record.namespace == namespace && entry.record.name == name);
+        found.map(Box::as_ref)
     }
 }
 

@@ -270,18 +270,14 @@ mod tests {
         for (wall, due) in
             [("1970-01-01T00:01:00Z", true), ("2026-01-01T00:30:00Z", false), ("2036-01-01T00:00:00Z", true)]
         {
-            assert_eq!(tokens.slots.get(&key).unwrap().is_due(&now(wall)), due, "{wall}");
+            assert_eq!(tokens.slots[&key].is_due(&now(wall)), due, "{wall}");
             assert!(!tokens.lacks("uid"), "no pod waits for one that it has");
         }
         let slot = tokens.slots.get_mut(&key).expect("there");
         (slot.asked, slot.refusals, slot.not_before) = (Some(1), 3, Some(Mono(9_000)));
         tokens.disconnected();
-        assert_eq!(
-            tokens.slots.get(&key).unwrap().held.as_ref().map(|held| &held.token),
-            Some(&held.token),
-            "nor does a refusal"
-        );
-        assert!(!tokens.slots.get(&key).unwrap().is_due(&now("2036-01-01T00:00:00Z")), "asked again after the pause");
+        assert_eq!(tokens.slots[&key].held.as_ref().map(|held| &held.token), Some(&held.token), "nor does a refusal");
+        assert!(!tokens.slots[&key].is_due(&now("2036-01-01T00:00:00Z")), "asked again after the pause");
         tokens.forget("uid");
         assert!(tokens.slots.is_empty(), "it goes with its pod");
     }
@@ -304,11 +300,8 @@ mod tests {
         let ms = |text: &str| u64::try_from(time(text).as_millisecond()).ok();
         tokens.time_told(ms("2026-01-01T00:10:00Z"), Mono(1_000));
         let behind = tokens.true_time(at("2026-01-01T00:01:00Z", 30));
-        assert_eq!(
-            (behind.wall, tokens.slots.get(&key).unwrap().is_due(&behind)),
-            (time("2026-01-01T00:40:00Z"), false)
-        );
-        assert!(tokens.slots.get(&key).unwrap().is_due(&tokens.true_time(at("2026-01-01T00:01:00Z", 40))));
+        assert_eq!((behind.wall, tokens.slots[&key].is_due(&behind)), (time("2026-01-01T00:40:00Z"), false));
+        assert!(tokens.slots[&key].is_due(&tokens.true_time(at("2026-01-01T00:01:00Z", 40))));
     }
 
     fn key(uid: &str, audience: &str) -> (String, Wanted) {

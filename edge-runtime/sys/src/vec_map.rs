@@ -3,6 +3,7 @@
 
 use std::borrow::Borrow;
 use std::mem;
+use std::ops::Index;
 
 /// Entries sorted by key. Inserting and removing move all entries behind, so it is for maps of up to some hundred entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,11 @@ impl<K, V> VecMap<K, V> {
     /// Values in the order of their keys, to change.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.0.iter_mut().map(|entry| &mut entry.1)
+    }
+
+    /// Values in the order of their keys, without the map.
+    pub fn into_values(self) -> impl Iterator<Item = V> {
+        self.0.into_iter().map(|entry| entry.1)
     }
 
     /// Removes the entries for which `keep` returns `false`.
@@ -136,6 +142,15 @@ impl<K, V> VecMap<K, V> {
     }
 }
 
+/// The value of a key that is there; a missing key is a panic.
+impl<K: Borrow<Q>, Q: Ord + ?Sized, V> Index<&Q> for VecMap<K, V> {
+    type Output = V;
+
+    fn index(&self, key: &Q) -> &V {
+        self.get(key).expect("the key is there")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -166,5 +181,7 @@ mod tests {
         ours.retain(|key, value| key.len() < 3 || *value > 500);
         theirs.retain(|key, value| key.len() < 3 || *value > 500);
         assert!(ours.keys().eq(theirs.keys()) && ours.values().eq(theirs.values()) && !ours.is_empty());
+        assert!(theirs.keys().all(|key| ours[key] == theirs[key]));
+        assert!(ours.into_values().eq(theirs.into_values()));
     }
 }

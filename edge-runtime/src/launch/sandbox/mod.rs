@@ -6,7 +6,7 @@ mod namespaces;
 mod network;
 mod ownership;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -73,7 +73,7 @@ pub struct Sandboxes {
 
 #[derive(Clone, Default)]
 pub(super) struct Prepared {
-    pub(super) volumes: BTreeMap<String, VolumeHostPath>,
+    pub(super) volumes: VecMap<String, VolumeHostPath>,
     pub(super) namespaces: PodNamespaces,
 }
 
