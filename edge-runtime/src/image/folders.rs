@@ -29,7 +29,7 @@ const MOST_LOOKS: usize = 1 << 16;
 /// The folders of these layers (bottom to top) to create above them, parents first.
 pub(super) fn of(layers: &Layers, chain: &[String]) -> Vec<Folder> {
     let undescribed: Vec<BTreeSet<String>> =
-        chain.iter().map(|layer| layers.undescribed(layer).into_iter().collect()).collect();
+        chain.iter().map(|layer| layers.undescribed(layer).into_iter().into_set()).collect();
     // The lowest layer hides nothing.
     let named: BTreeSet<&String> = undescribed.iter().skip(1).flatten().into_set();
     if named.is_empty() {
