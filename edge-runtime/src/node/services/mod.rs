@@ -168,8 +168,8 @@ impl Services {
         if key.kind == SERVICE_VIEW {
             let view = body.and_then(|body| ServiceView::read(&body).map_err(unreadable).ok());
             let of = |view: &Option<ServiceView>| -> [BTreeSet<IpAddr>; 2] {
-                let inside = view.iter().flat_map(ServiceView::ips).collect();
-                [inside, view.iter().flat_map(ServiceView::outside).copied().collect()]
+                let inside = view.iter().flat_map(ServiceView::ips).into_set();
+                [inside, view.iter().flat_map(ServiceView::outside).copied().into_set()]
             };
             let [new, new_outside] = of(&view);
             let old = match view {
