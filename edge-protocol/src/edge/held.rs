@@ -157,9 +157,10 @@ pub(super) struct Doubts {
 }
 
 impl Doubts {
-    pub(super) fn new(mut objects: Vec<ObjectDigest>) -> Self {
-        objects.sort_by_key(|object| !is_pod(object));
-        Self { waiting: objects.into(), asked: Vec::new() }
+    pub(super) fn new(objects: Vec<ObjectDigest>) -> Self {
+        let (mut waiting, others): (VecDeque<_>, VecDeque<_>) = objects.into_iter().partition(is_pod);
+        waiting.extend(others);
+        Self { waiting, asked: Vec::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {

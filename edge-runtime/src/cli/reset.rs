@@ -2,7 +2,6 @@
 //! (mounts, namespaces, links, cgroups, firewall table). State on disk stays unless `--all` is given. On a terminal
 //! `edge-admin` asks first.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
@@ -25,6 +24,7 @@ use crate::monitor::client::{MonitorClient, MonitorEvent, Settings};
 use crate::paths::Paths;
 use crate::sys::tasks::Tasks;
 use crate::sys::time::within;
+use crate::sys::vec_map::VecMap;
 use crate::sys::{files, helper, program};
 use sampan_monitor::protocol::Phase;
 
@@ -124,7 +124,7 @@ async fn end_containers(paths: &Paths) -> Result<(), CliError> {
     let (sender, events) = bounded(64);
     let work = async {
         let monitor = MonitorClient::connect_or_spawn(&executor, paths.clone(), Settings::default(), sender);
-        let mut running: BTreeMap<String, bool> = BTreeMap::new();
+        let mut running: VecMap<String, bool> = VecMap::new();
         loop {
             match events.recv().await {
                 Ok(MonitorEvent::Reconnected { containers }) => {

@@ -53,7 +53,12 @@ pub enum DeviceFile {
 
 /// Checked device classes by resource name.
 pub(super) fn devices(typed: BTreeMap<String, DeviceFile>) -> Result<BTreeMap<String, DeviceClass>, Wrong> {
-    typed.into_iter().map(|(name, file)| device(&name, file).map(|class| (name.clone(), class))).collect()
+    let mut classes = BTreeMap::new();
+    for (name, file) in typed {
+        let class = device(&name, file)?;
+        classes.insert(name, class);
+    }
+    Ok(classes)
 }
 
 fn device(name: &str, file: DeviceFile) -> Result<DeviceClass, Wrong> {

@@ -1,8 +1,9 @@
 //! Decides when the helper asks the daemon about a namespace, with limits for each client. Pure.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
+
+use crate::sys::vec_map::VecMap;
 
 /// Maximum number of unknown namespaces: of all clients, and of one client. A client that invents names cannot use up
 /// the limit of others.
@@ -17,9 +18,9 @@ const USED: Duration = Duration::from_secs(6 * 3_600);
 
 #[derive(Debug, Default)]
 pub struct Asks {
-    unknown: BTreeMap<String, Ask>,
+    unknown: VecMap<String, Ask>,
     /// Followed namespaces that pods use, and the time of the last report.
-    used: BTreeMap<String, Duration>,
+    used: VecMap<String, Duration>,
 }
 
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 //! endpoints this node has. The answer is that of K8s pkg/proxy/healthcheck/service_health.go.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::rc::Rc;
@@ -17,6 +16,7 @@ use super::limits::Places;
 use super::zone::Health;
 use crate::sys::tasks::Tasks;
 use crate::sys::time::within;
+use crate::sys::vec_map::VecMap;
 
 /// Maximum numbers of ports, of connections, and of connections of one client.
 const MOST_PORTS: usize = 256;
@@ -30,9 +30,10 @@ const LONGEST: usize = 4_096;
 pub struct Checks {
     tasks: Tasks,
     places: Rc<Places>,
-    open: RefCell<BTreeMap<u16, Open>>,
+    open: RefCell<VecMap<u16, Open>>,
 }
 
+#[derive(Default)]
 struct Open {
     /// Content of the answer.
     told: Rc<RefCell<Health>>,
@@ -51,7 +52,7 @@ impl Checks {
         open.retain(|port, _| wanted.iter().any(|health| health.port == *port));
         for health in wanted.into_iter().take(MOST_PORTS) {
             let port = health.port;
-            let at = open.entry(port).or_insert_with(|| Open { told: Rc::default(), task: None });
+            let at = open.get_or_default(port);
             *at.told.borrow_mut() = health;
             if at.task.is_none() {
                 match listen(port) {

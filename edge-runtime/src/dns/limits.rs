@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::sys::vec_map::VecMap;
+
 /// Limits of one client: `ALL` for its queries, `OF_OTHERS` for those that other servers must answer.
 const ALL: Rate = Rate { a_second: 2_000, burst: 2_000 };
 const OF_OTHERS: Rate = Rate { a_second: 100, burst: 300 };
@@ -72,7 +74,7 @@ impl Limits {
 pub struct Places {
     most: usize,
     most_of_one: usize,
-    taken: RefCell<BTreeMap<IpAddr, usize>>,
+    taken: RefCell<VecMap<IpAddr, usize>>,
 }
 
 /// A permit of [`Places`]; dropping it releases it.
@@ -87,7 +89,7 @@ impl Places {
         let mut taken = self.taken.borrow_mut();
         let (all, of_one) = (taken.values().sum::<usize>(), taken.get(&asker).copied().unwrap_or_default());
         (all < self.most && of_one < self.most_of_one).then(|| {
-            *taken.entry(asker).or_default() += 1;
+            *taken.get_or_default(asker) += 1;
             Place(Rc::clone(self), asker)
         })
     }

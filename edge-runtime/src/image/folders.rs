@@ -3,7 +3,7 @@
 //! a lower layer. So containers get it with owner and mode of the next lower layer that describes it (containerd's
 //! archive/tar.go, `mkparent`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,6 +18,7 @@ use crate::image::layers::Layers;
 use crate::image::unpack::xattr::is_opaque;
 use crate::store::image_record::Folder;
 use crate::sys::gather::Gather;
+use crate::sys::vec_map::VecMap;
 use crate::sys::walk::FOLDER;
 
 /// Folders of one image that are put right, so that a container's start stays quick.
@@ -28,7 +29,7 @@ const MOST_LOOKS: usize = 1 << 16;
 /// The folders of these layers (bottom to top) to create above them, parents first.
 pub(super) fn of(layers: &Layers, chain: &[String]) -> Vec<Folder> {
     let undescribed: Vec<BTreeSet<String>> =
-        chain.iter().map(|layer| layers.undescribed(layer).into_iter().collect()).collect();
+        chain.iter().map(|layer| layers.undescribed(layer).into_iter().into_set()).collect();
     // The lowest layer hides nothing.
     let named: BTreeSet<&String> = undescribed.iter().skip(1).flatten().into_set();
     if named.is_empty() {
@@ -36,10 +37,10 @@ pub(super) fn of(layers: &Layers, chain: &[String]) -> Vec<Folder> {
     }
     let open = |layer: &String| layers.folder(layer).ok().and_then(|dir| File::open(dir).ok()).map(OwnedFd::from);
     let Some(roots) = chain.iter().map(open).collect::<Option<Vec<_>>>() else { return Vec::new() };
-    let mut found: BTreeMap<String, Folder> = BTreeMap::new();
+    let mut found: VecMap<String, Folder> = VecMap::new();
     for path in named.into_iter().take(MOST_LOOKS) {
         let folders = look(&roots, &undescribed, path).unwrap_or_default();
-        found.extend(folders.into_iter().map(|folder| (folder.path.clone(), folder)));
+        folders.into_iter().for_each(|folder| drop(found.insert(folder.path.clone(), folder)));
         if found.len() > MOST {
             log::warn!(
                 "more than {MOST} folders of an image are in its layers without entries of their own: the rest are root's"

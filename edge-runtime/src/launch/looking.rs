@@ -2,7 +2,6 @@
 //! it while there is work, and has a deadline. It remembers paths that did not answer. Does not know the checks.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use smol::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take};
 use smol::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::look::{Answer, Look};
+use crate::sys::vec_map::VecMap;
 use crate::volume::Owning;
 
 /// Longest that all looks of one helper may take: a disk that has to spin up needs ten seconds.
@@ -42,7 +42,7 @@ pub struct Looks {
     helper: Rc<Vec<PathBuf>>,
     patience: Duration,
     /// Helpers that were killed and are still there, by the path that they look at. No second one is sent after them.
-    stuck: Rc<RefCell<BTreeMap<PathBuf, Child>>>,
+    stuck: Rc<RefCell<VecMap<PathBuf, Child>>>,
     /// Helpers that have answered all that they were asked.
     idle: Rc<RefCell<Vec<Helper>>>,
 }

@@ -2,7 +2,6 @@
 //! in. Decides when a monitor is needed; never what to do about a container.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -17,6 +16,7 @@ use super::client::{MonitorEvent, Settings};
 use crate::counters;
 use crate::paths::Paths;
 use crate::sys::time::within;
+use crate::sys::vec_map::VecMap;
 use crate::sys::{descriptors, helper, pidfd, socket};
 use sampan_monitor::exit::{self, ExitRecord};
 use sampan_monitor::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
@@ -42,7 +42,7 @@ pub(crate) struct Link {
     news: Sender<MonitorEvent>,
     /// Pidfds of running containers: with these the daemon can tell how a container ended while no monitor lived
     /// (Linux 6.15 and later).
-    held: RefCell<BTreeMap<String, OwnedFd>>,
+    held: RefCell<VecMap<String, OwnedFd>>,
     has_log_trouble: Cell<bool>,
     /// The monitor has answered on this connection.
     listened: Cell<bool>,
@@ -57,7 +57,7 @@ enum End {
     Left,
 }
 
-type Pending = RefCell<BTreeMap<u64, Sender<Answer>>>;
+type Pending = RefCell<VecMap<u64, Sender<Answer>>>;
 
 /// Distinguishes a hung monitor from an idle one.
 #[derive(Default)]

@@ -1,6 +1,5 @@
 //! The containers of the monitor: the pod of each, and requests to the monitor about them. Its answers are news.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -17,6 +16,7 @@ use crate::pod::record::{PodRecord, StopReason};
 use crate::pod::spec::containers_of;
 use crate::pod::step::StopSignal;
 use crate::pod::stop_signal;
+use crate::sys::vec_map::VecMap;
 use sampan_monitor::protocol::StartContainer;
 
 /// Owner of a container id.
@@ -30,14 +30,14 @@ pub(super) struct ContainerRef {
 pub(super) struct Containers {
     pub(super) monitor: MonitorClient,
     /// Owners by container id.
-    refs: BTreeMap<String, ContainerRef>,
+    refs: VecMap<String, ContainerRef>,
     /// Ended containers that could not be removed, by id, and how often it was tried. Each waits for its next try.
-    unremoved: BTreeMap<String, u32>,
+    unremoved: VecMap<String, u32>,
 }
 
 impl Containers {
     pub(super) fn new(monitor: MonitorClient) -> Self {
-        Self { monitor, refs: BTreeMap::new(), unremoved: BTreeMap::new() }
+        Self { monitor, refs: VecMap::new(), unremoved: VecMap::new() }
     }
 
     pub(super) fn get(&self, id: &str) -> Option<&ContainerRef> {
@@ -128,7 +128,7 @@ impl Containers {
 
     /// It could not be removed: it is tried again, less and less often.
     pub(super) fn delete_later(&mut self, cx: &Context, id: &str, error: &str) {
-        let failures = self.unremoved.entry(id.to_owned()).or_default();
+        let failures = self.unremoved.get_or_default(id.to_owned());
         let pause = pause_after(*failures);
         *failures = failures.saturating_add(1);
         log::warn!("container {id} cannot be removed yet, again in {} s: {error}", pause.as_secs());

@@ -2,7 +2,7 @@
 //! for each rule, a few at a time, so that no rule waits for another. They leave the store when the bridge has handled
 //! them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use sampan_devices_control::MessageRow;
 use serde_json::Value;
@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::context::Context;
 use crate::store::{Fact, StoreError};
 use crate::sys::gather::Gather;
+use crate::sys::vec_map::VecMap;
 
 /// Messages and bytes of one rule that are sent and not acknowledged; one is, whatever its size.
 const WINDOW: usize = 4;
@@ -22,7 +23,7 @@ const TELL: i64 = 600;
 #[derive(Default)]
 pub(super) struct Messages {
     /// Messages that the connected bridge has not acknowledged, by rule; more may follow. `None` without a bridge.
-    rules: Option<BTreeMap<String, Flight>>,
+    rules: Option<VecMap<String, Flight>>,
     clock: Clock,
     dropped: usize,
     told_at: Option<i64>,
@@ -44,7 +45,7 @@ pub(super) struct Given {
 #[derive(Default)]
 struct Flight {
     last: i64,
-    rows: BTreeMap<i64, usize>,
+    rows: VecMap<i64, usize>,
 }
 
 /// Seconds for which the node has run, over its restarts.
@@ -130,7 +131,7 @@ impl Messages {
     /// The bridge takes them.
     pub(super) fn connected(&mut self, cx: &mut Context) -> Result<(), StoreError> {
         let now = self.clock.now(cx)?;
-        self.rules = Some(BTreeMap::new());
+        self.rules = Some(VecMap::new());
         let rules = cx.store.rules_with_messages()?;
         if rules.is_empty() {
             return Ok(());
@@ -151,7 +152,7 @@ impl Messages {
         cx.store.write(|writer| ids().try_for_each(|id| writer.message_done(id)))?;
         for id in ids() {
             let of = |(rule, flight): (&String, &mut Flight)| flight.rows.remove(&id).map(|_| rule.clone());
-            let rule = self.rules.iter_mut().flatten().find_map(of);
+            let rule = self.rules.iter_mut().flat_map(|rules| rules.iter_mut()).find_map(of);
             rule.map_or(Ok(()), |rule| self.send(cx, &rule))?;
         }
         Ok(())
@@ -165,7 +166,7 @@ impl Messages {
     /// Sends what there is room for.
     fn send(&mut self, cx: &mut Context, rule: &str) -> Result<(), StoreError> {
         let (Some(rules), Some(link)) = (&mut self.rules, cx.connection()) else { return Ok(()) };
-        let flight = rules.entry(rule.to_owned()).or_default();
+        let flight = rules.get_or_default(rule.to_owned());
         let now = self.clock.now(cx)?;
         while flight.rows.len() < WINDOW && flight.rows.values().sum::<usize>() < BYTES {
             let Some(message) = cx.store.next_message(rule, flight.last)? else { break };

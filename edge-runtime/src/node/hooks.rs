@@ -1,6 +1,5 @@
 //! Lifecycle hooks that run: one task each, ended as soon as the record no longer has the hook under way.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -15,10 +14,11 @@ use crate::pod::record::{ContainerRecord, Hook};
 use crate::pod::spec::{containers_of, pod_ref};
 use crate::probe::{HookCall, HookDone};
 use crate::store::StoreError;
+use crate::sys::vec_map::VecMap;
 
 /// Dropping a task ends its hook.
 #[derive(Default)]
-pub(super) struct Hooks(BTreeMap<HookRef, Task<()>>);
+pub(super) struct Hooks(VecMap<HookRef, Task<()>>);
 
 impl Hooks {
     /// The answer comes as news; at once for a hook that is no longer in the spec.

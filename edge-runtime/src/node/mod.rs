@@ -91,12 +91,12 @@ mod streams;
 mod tokens;
 mod turn;
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::launch::Launch;
 use crate::store::StoreError;
 use crate::sys::reserve::Reserve;
+use crate::sys::vec_map::VecMap;
 use notify::Notify;
 
 use backup::Backup;
@@ -142,7 +142,7 @@ pub struct Node {
     containers: Containers,
     crash_loop: CrashLoop,
     /// Pods whose network takes other processes, by uid.
-    connecting: BTreeMap<String, Connecting>,
+    connecting: VecMap<String, Connecting>,
     host_ports: HostPorts,
     neighbours: Neighbours,
     services: Services,

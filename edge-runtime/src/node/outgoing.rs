@@ -2,7 +2,6 @@
 //! a moment later: events only explain, can share frames and wake-ups, and must not take CPU and syncs from pods that
 //! are starting.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use edge_protocol::message::Report;
@@ -10,6 +9,7 @@ use edge_protocol::message::Report;
 use crate::link::LinkHandle;
 use crate::pod::clock::Mono;
 use crate::store::{OutboxRow, outbox_subject};
+use crate::sys::vec_map::VecMap;
 
 /// From the last event of a burst until they are sent...
 const EVENT_DELAY: Duration = Duration::from_millis(400);
@@ -23,8 +23,8 @@ const EXPIRE: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub(super) struct Outgoing {
     connected: bool,
-    urgent: BTreeMap<u64, Report>,
-    events: BTreeMap<u64, Report>,
+    urgent: VecMap<u64, Report>,
+    events: VecMap<u64, Report>,
     /// Arrival of the first and of the last of them.
     events_came: Option<(Mono, Mono)>,
     /// When waiting events were looked through last.
@@ -116,7 +116,7 @@ impl Outgoing {
 
 /// Sends the rows that may leave, oldest first. Returns false when `send` refused one.
 fn drain(
-    queue: &mut BTreeMap<u64, Report>,
+    queue: &mut VecMap<u64, Report>,
     may_leave: &impl Fn(u64) -> bool,
     send: &mut impl FnMut(u64, &Report) -> bool,
 ) -> bool {
@@ -137,7 +137,8 @@ mod tests {
 
     #[test]
     fn withheld_report_lets_others_pass() {
-        let mut queue: BTreeMap<u64, Report> = (1..=4).map(|id| (id, Report::Unknown)).collect();
+        let mut queue = VecMap::new();
+        (1..=4).for_each(|id| drop(queue.insert(id, Report::Unknown)));
         let mut sent = Vec::new();
         let mut send = |id, _: &Report| {
             sent.push(id);
@@ -147,7 +148,7 @@ mod tests {
             !drain(&mut queue, &|id: u64| id.is_multiple_of(2), &mut send),
             "the second was refused for want of room"
         );
-        assert_eq!((sent, queue.into_keys().collect::<Vec<_>>()), (vec![2, 4], vec![1, 3, 4]));
+        assert_eq!((sent, queue.keys().copied().collect::<Vec<_>>()), (vec![2, 4], vec![1, 3, 4]));
     }
 
     #[test]

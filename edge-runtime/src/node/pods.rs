@@ -1,7 +1,7 @@
 //! The pods of this node in memory: manifest, record and last report of each. Bookkeeping only; [`crate::pod`] decides
 //! about pods.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::pod::record::{ContainerState, PodRecord, SandboxState};
 use crate::pod::refusal::Refusal;
 use crate::pod::step::EventDraft;
 use crate::pod::{notice, transition};
+use crate::sys::vec_map::VecMap;
 
 /// Maximum delay of a status that is about to change again, because a start is running.
 const HOLD: Duration = Duration::from_millis(250);
@@ -117,22 +118,22 @@ impl Hold {
 /// All of them, by uid, and which need attention.
 #[derive(Default)]
 pub(super) struct Pods {
-    entries: BTreeMap<String, Entry>,
+    entries: VecMap<String, Box<Entry>>,
     /// Longest waiting first: whatever happens to the others of a burst, each pod gets its turn.
     dirty: VecDeque<String>,
 }
 
 impl Pods {
     pub(super) fn get(&self, uid: &str) -> Option<&Entry> {
-        self.entries.get(uid)
+        self.entries.get(uid).map(Box::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut Entry> {
-        self.entries.get_mut(uid)
+        self.entries.get_mut(uid).map(Box::as_mut)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Entry)> {
-        self.entries.iter()
+        self.entries.iter().map(|(uid, entry)| (uid, Box::as_ref(entry)))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -146,13 +147,13 @@ impl Pods {
     /// Adds a pod and marks it for attention.
     pub(super) fn insert(&mut self, entry: Entry) {
         let uid = entry.record.uid.clone();
-        self.entries.insert(uid.clone(), entry);
+        self.entries.insert(uid.clone(), Box::new(entry));
         self.touch(&uid);
     }
 
     pub(super) fn remove(&mut self, uid: &str) -> Option<Entry> {
         self.dirty.retain(|other| other != uid);
-        self.entries.remove(uid)
+        self.entries.remove(uid).map(|entry| *entry)
     }
 
     pub(super) fn touch(&mut self, uid: &str) {
@@ -180,7 +181,7 @@ impl Pods {
     /// The pod that the API knows by this uid: a static pod by that of its mirror.
     pub(super) fn by_api_uid(&self, told: &str) -> Option<&str> {
         let is_it = |(uid, entry): &(&String, &Entry)| *uid == told || entry.mirror_uid.as_deref() == Some(told);
-        self.entries.iter().find(is_it).map(|(uid, _)| uid.as_str())
+        self.iter().find(is_it).map(|(uid, _)| uid.as_str())
     }
 
     /// Pods whose resize waits for room look for it again.
@@ -202,7 +203,7 @@ impl Pods {
     /// Marks pods whose time has passed; returns the next time.
     pub(super) fn wake_due(&mut self, now: Mono) -> Option<Mono> {
         let mut next: Option<Mono> = None;
-        for (uid, entry) in &mut self.entries {
+        for (uid, entry) in self.entries.iter_mut() {
             let wake = entry.wake.take_if(|at| *at <= now).is_some();
             let told = matches!(entry.held, Hold::Until(at) if at <= now);
             if told {
@@ -218,7 +219,9 @@ impl Pods {
     }
 
     pub(super) fn by_name(&self, namespace: &str, name: &str) -> Option<&Entry> {
-        self.entries.values().find(|entry| entry.record.namespace == namespace && entry.record.name == name)
+        let found =
+            self.entries.values().find(|entry| entry.record.namespace == namespace && entry.record.name == name);
+        found.map(Box::as_ref)
     }
 }
 

@@ -6,7 +6,6 @@
 //! A refused status is sent again, too. The API may accept later what it refuses now (a policy, too many requests), and
 //! the status of an unchanged pod would otherwise never be reported.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use edge_protocol::message::Report;
@@ -16,6 +15,7 @@ use super::pods::Pods;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
 use crate::sys::random::random;
+use crate::sys::vec_map::VecMap;
 
 /// Whatever a bridge says.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -32,7 +32,7 @@ pub(super) struct StatusResync {
     /// Uids of pods that were reported before the list: the others are reported to the API that sent it.
     pods: Vec<String>,
     /// Refused statuses, by uid of pods of this node.
-    refused: BTreeMap<String, Refused>,
+    refused: VecMap<String, Refused>,
 }
 
 #[derive(Debug)]

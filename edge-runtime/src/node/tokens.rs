@@ -1,7 +1,7 @@
 //! Service account tokens for the pods here: asked of the bridge, kept in the store, renewed before they end.
 //! A token that has ended is used on until there is another: offline there may be none for weeks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use edge_protocol::message::{TokenAnswer, TokenRequest};
@@ -15,6 +15,7 @@ use crate::pod::record::PodSource;
 use crate::pod::token::{self, Held, Wanted};
 use crate::store::StoreError;
 use crate::sys::random::random;
+use crate::sys::vec_map::VecMap;
 
 /// Maximum wait of a new pod for its first tokens. After it the set-up of its volumes fails and is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,10 +43,10 @@ struct Slot {
 /// All of them.
 #[derive(Default)]
 pub(super) struct Tokens {
-    slots: BTreeMap<(String, Wanted), Slot>,
+    slots: VecMap<(String, Wanted), Slot>,
     last_id: u64,
     /// Pods whose volumes wait for their first tokens, and until when.
-    waiting: BTreeMap<String, Mono>,
+    waiting: VecMap<String, Mono>,
     /// The time as the bridge said it, and when: tokens are good by its clock, as certificates are.
     told: Option<(Timestamp, Mono)>,
 }

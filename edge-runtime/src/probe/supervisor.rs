@@ -4,13 +4,13 @@
 //! every [`Supervisor::sync`] updates that, so a lost verdict is reported again.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::sys::tasks::Tasks;
+use crate::sys::vec_map::VecMap;
 use async_executor::Task;
 use k8s_openapi::api::core::v1::{Container, Probe};
 
@@ -86,7 +86,7 @@ pub struct Supervisor {
     executor: Tasks,
     shared: Rc<Shared>,
     /// Running probes by pod uid and container name.
-    running: BTreeMap<String, BTreeMap<String, Running>>,
+    running: VecMap<String, VecMap<String, Running>>,
 }
 
 struct Shared {
@@ -122,14 +122,14 @@ impl Supervisor {
     /// `tell` must not block: it queues into the loop.
     pub fn new(executor: Tasks, exec: ExecProbe, tell: Rc<dyn Fn(ProbeEvent)>) -> Self {
         let means = Means { exec, tls: tls_config() };
-        Self { executor, shared: Rc::new(Shared { means, tell }), running: BTreeMap::new() }
+        Self { executor, shared: Rc::new(Shared { means, tell }), running: VecMap::new() }
     }
 
     /// Makes the running tasks match `desired` for one pod: starts tasks for new attempts and stops those of ended
     /// ones.
     pub fn sync(&mut self, pod_uid: &str, desired: &[ProbeTarget]) {
         let mut old = self.running.remove(pod_uid).unwrap_or_default();
-        let mut new = BTreeMap::new();
+        let mut new = VecMap::new();
         for target in desired.iter().filter(|t| !t.probes.is_empty()) {
             let kept = old.remove(&target.container).filter(|r| r.serves(target));
             let running = kept.unwrap_or_else(|| self.start(target));

@@ -30,7 +30,7 @@ pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> Result
     let changed = current.as_ref().is_none_or(|name| !same(&dir.join(name), payload));
     if changed {
         let name = new_folder(dir, group)?;
-        for (path, file) in payload {
+        for (path, file) in payload.iter() {
             write_file(&dir.join(&name), path, file, group)?;
         }
         let link = dir.join(DATA_NEW);

@@ -24,7 +24,6 @@ mod plan;
 pub mod subpath;
 mod teardown;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::Volume;
@@ -37,9 +36,11 @@ pub use ownership::Owning;
 use plan::{Plan, plan};
 pub use teardown::teardown;
 
+use crate::sys::vec_map::VecMap;
+
 /// Sets up every volume of the pod. Can be called again, for a retry or after a restart of the daemon: mounts of
 /// running containers stay. Foreign paths are used as [`look::looks`] found them.
-pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
+pub fn setup(ctx: &VolumeContext<'_>) -> Result<VecMap<String, VolumeHostPath>, VolumeError> {
     let layout = ctx.layout();
     let plans = ctx.volumes().iter().map(|volume| Ok((volume, plan(ctx, &layout, volume)?)));
     let plans: Vec<(&Volume, Plan<'_>)> = plans.collect::<Result<_, VolumeError>>()?;
@@ -49,7 +50,7 @@ pub fn setup(ctx: &VolumeContext<'_>) -> Result<BTreeMap<String, VolumeHostPath>
     if mounts::shares_memory(ctx.pod) {
         layout.mount_shm().map_err(|error| error.of("shm"))?;
     }
-    let mut made = BTreeMap::new();
+    let mut made = VecMap::new();
     for (volume, plan) in plans {
         let name = &volume.name;
         let path = match plan {

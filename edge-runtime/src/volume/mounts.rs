@@ -1,6 +1,5 @@
 //! Which mounts one container sees, in order: the pod's files, its volumes, the termination message.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
@@ -16,6 +15,7 @@ use crate::pod::env::expand_with;
 use crate::pod::recursive_read_only::recursive_read_only;
 use crate::pod::spec::is_privileged;
 use crate::sys::sort::sort_by_key;
+use crate::sys::vec_map::VecMap;
 
 const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
@@ -51,7 +51,7 @@ pub struct MountContext<'a> {
     pub pod: &'a Pod,
     pub container: &'a Container,
     /// Result of [`super::setup`].
-    pub volumes: &'a BTreeMap<String, VolumeHostPath>,
+    pub volumes: &'a VecMap<String, VolumeHostPath>,
     /// The container's environment, for `subPathExpr`.
     pub env: &'a dyn Fn(&str) -> Option<String>,
     /// Folder with `hosts`, `hostname` and `resolv.conf`: what `net::etc_files::write` made.

@@ -15,6 +15,7 @@ use super::downward;
 use super::error::VolumeError;
 use crate::pod::token::{self, Wanted};
 use crate::store::secrets;
+use crate::sys::vec_map::VecMap;
 
 /// Kubernetes' `defaultMode`.
 const DEFAULT_MODE: i32 = 0o644;
@@ -30,7 +31,7 @@ pub(super) struct File {
 }
 
 /// Files by their path relative to the volume.
-pub(super) type Payload = BTreeMap<String, File>;
+pub(super) type Payload = VecMap<String, File>;
 
 /// `None` if the volume's source is not one of the four.
 pub(super) fn of_volume(ctx: &VolumeContext<'_>, volume: &Volume) -> Option<Result<Payload, VolumeError>> {

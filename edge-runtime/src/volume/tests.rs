@@ -1,6 +1,7 @@
 //! Real volumes in a mount namespace of the test's own, and the hard question: does tear-down spare what is not ours?
 #![allow(clippy::print_stderr)]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -62,7 +63,7 @@ impl Bench {
         work(&VolumeContext { paths: &self.paths, pod: &self.pod, objects: &objects, facts: &self.facts })
     }
 
-    fn setup(&self) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
+    fn setup(&self) -> Result<VecMap<String, VolumeHostPath>, VolumeError> {
         self.with(|ctx| {
             look::looks(ctx).iter().try_for_each(look::Look::run)?;
             setup(ctx)

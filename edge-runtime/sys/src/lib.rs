@@ -27,6 +27,7 @@ pub mod tcp;
 pub mod terminal;
 pub mod time;
 pub mod trash;
+pub mod vec_map;
 pub mod walk;
 pub mod watch;
 pub mod words;

@@ -166,7 +166,7 @@ impl Monitor {
     /// Adopted containers that have ended: asks how, until their parent has reaped them.
     pub(crate) fn look_at_adopted(&mut self) {
         let mut news = Vec::new();
-        for (id, container) in &self.containers {
+        for (id, container) in self.containers.iter() {
             let State::Running(Running { pid, parent: Parent::Other { pidfd, start_time, ended }, .. }) =
                 &container.state
             else {

@@ -39,7 +39,7 @@ impl Monitor {
     pub(crate) fn look_at_held_up(&mut self) -> bool {
         let mut left = false;
         let mut free = Vec::new();
-        for (id, container) in &mut self.containers {
+        for (id, container) in self.containers.iter_mut() {
             let Some(since) = container.held_up else { continue };
             if since.elapsed() > PATIENCE {
                 self.clients.drop_behind(id);

@@ -1,7 +1,6 @@
 //! The connections of the monitor's socket: daemon and command line. Bytes in, calls out, answers and events back;
 //! knows nothing of what a call does.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,6 +13,7 @@ use super::token;
 use crate::frame;
 use crate::logs::cri::Stream;
 use crate::protocol::{Call, Event};
+use sampan_sys::vec_map::VecMap;
 
 /// More connections than any node needs; beyond, the newcomer is refused.
 const MAX_CLIENTS: usize = 16;
@@ -31,7 +31,7 @@ pub(crate) struct Clients {
     /// Closed to refuse a connection when no other descriptor is left: a pending connection would keep the listener
     /// ready, and the loop busy.
     spare: Option<File>,
-    open: BTreeMap<u64, Client>,
+    open: VecMap<u64, Client>,
 }
 
 struct Client {

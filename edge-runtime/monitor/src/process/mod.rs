@@ -21,7 +21,7 @@ mod saved;
 mod stdio;
 mod token;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -35,6 +35,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sampan_sys::socket;
+use sampan_sys::vec_map::VecMap;
 
 use self::clients::Clients;
 use self::container::{Container, Parent, State};
@@ -73,14 +74,14 @@ pub(crate) struct Monitor {
     pub(crate) options: Options,
     pub(crate) epoll: Epoll,
     pub(crate) clients: Clients,
-    pub(crate) containers: BTreeMap<String, Container>,
+    pub(crate) containers: VecMap<String, Container>,
     pub(crate) next_serial: u64,
     /// Ids that wait for a worker, first come first served.
     pub(crate) queue: VecDeque<String>,
     /// Jobs by pid.
-    pub(crate) jobs: BTreeMap<i32, Job>,
+    pub(crate) jobs: VecMap<i32, Job>,
     /// Children that ended before the OCI runtime reported their container: pid and wait status.
-    pub(crate) early_exits: BTreeMap<i32, i32>,
+    pub(crate) early_exits: VecMap<i32, i32>,
     pub(crate) buffers: Buffers,
     /// When to give memory back; put off by whatever happens to containers.
     pub(crate) trim_at: Option<Instant>,
@@ -125,11 +126,11 @@ pub fn run(options: Options, ready: impl FnOnce()) -> io::Result<()> {
         options,
         epoll,
         clients: Clients::default(),
-        containers: BTreeMap::new(),
+        containers: VecMap::new(),
         next_serial: 0,
         queue: VecDeque::new(),
-        jobs: BTreeMap::new(),
-        early_exits: BTreeMap::new(),
+        jobs: VecMap::new(),
+        early_exits: VecMap::new(),
         buffers: Buffers::new(),
         trim_at: Some(Instant::now()),
         untold: Vec::new(),

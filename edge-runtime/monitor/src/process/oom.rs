@@ -2,15 +2,14 @@
 //! as they are empty. The pod's slice stays, and has counted every kill below it (cgroup v2). Kills in its count that
 //! belong to no other container belong to the ended one. Only reads counters.
 
-use std::collections::BTreeMap;
-
 use super::Monitor;
 use super::cgroup::{SCOPE_END, kills};
 use super::container::State;
+use sampan_sys::vec_map::VecMap;
 
 /// The number of kills of containers that have ended, by slice.
 #[derive(Default)]
-pub(crate) struct Kills(BTreeMap<String, u64>);
+pub(crate) struct Kills(VecMap<String, u64>);
 
 impl Monitor {
     /// Starts to count the kills in the container's slice. Called before anything runs in it, and when all containers

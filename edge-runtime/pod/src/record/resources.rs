@@ -21,7 +21,9 @@ pub struct Resources {
 impl Resources {
     pub fn of(container: &Container) -> Self {
         let list = |list: Option<&BTreeMap<String, Quantity>>| {
-            list.into_iter().flatten().map(|(name, amount)| (name.clone(), amount.0.clone())).collect()
+            let mut all = BTreeMap::new();
+            all.extend(list.into_iter().flatten().map(|(name, amount)| (name.clone(), amount.0.clone())));
+            all
         };
         let resources = container.resources.as_ref();
         Self {

@@ -21,6 +21,7 @@ use crate::pod::record::ContainerKind;
 use crate::pod::spec::{uid, with_kinds};
 use crate::sys::from_json::from_json;
 use crate::sys::gather::Gather;
+use crate::sys::vec_map::VecMap;
 
 /// Resource name to the device nodes of one container.
 type Held = BTreeMap<String, Vec<PathBuf>>;
@@ -38,13 +39,13 @@ pub struct Grant {
 pub struct Devices {
     classes: BTreeMap<String, DeviceClass>,
     /// Held devices by pod uid and container name.
-    held: BTreeMap<String, BTreeMap<String, Held>>,
+    held: VecMap<String, BTreeMap<String, Held>>,
 }
 
 impl Devices {
     /// Loads the assignments from the pods' folders.
     pub fn load(classes: BTreeMap<String, DeviceClass>, paths: &Paths) -> Self {
-        let mut held = BTreeMap::new();
+        let mut held = VecMap::new();
         let folders = std::fs::read_dir(paths.pods()).into_iter().flatten().flatten();
         for folder in folders.filter(|_| !classes.is_empty()) {
             let Ok(uid) = folder.file_name().into_string() else { continue };
@@ -95,7 +96,7 @@ impl Devices {
             grants.extend(had.iter().map(|path| Grant { path: path.clone(), access: class.access.clone() }));
         }
         if mine != before {
-            let of_pod = self.held.entry(uid.to_owned()).or_default();
+            let of_pod = self.held.get_or_default(uid.to_owned());
             of_pod.insert(container.name.clone(), mine);
             // Half a file counts as none: then the containers may get other devices at their next start.
             std::fs::write(file(paths, uid), serde_json::to_vec(of_pod)?)?;

@@ -6,7 +6,7 @@ mod namespaces;
 mod network;
 mod ownership;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -31,6 +31,7 @@ use crate::pod::spec::{host_network, uid};
 use crate::sys::cgroup::{CgroupValues, Pending};
 use crate::sys::files::private_dir;
 use crate::sys::host::{self, HostFacts};
+use crate::sys::vec_map::VecMap;
 use crate::volume::{self, DownwardFacts, VolumeContext, VolumeError, VolumeHostPath};
 
 /// A prepared pod, and warnings for its user.
@@ -64,7 +65,7 @@ pub struct Sandboxes {
     pub(super) user_ids: Result<Ids, String>,
     last_addresses: Vec<IpAddr>,
     /// Where the volumes and namespaces of prepared pods lie, by uid. Rebuilt when missing.
-    prepared: BTreeMap<String, Prepared>,
+    prepared: VecMap<String, Prepared>,
     helpers: OwnershipHelpers,
     /// Inspects volumes that are not the node's own.
     pub looks: Looks,
@@ -72,7 +73,7 @@ pub struct Sandboxes {
 
 #[derive(Clone, Default)]
 pub(super) struct Prepared {
-    pub(super) volumes: BTreeMap<String, VolumeHostPath>,
+    pub(super) volumes: VecMap<String, VolumeHostPath>,
     pub(super) namespaces: PodNamespaces,
 }
 
@@ -105,7 +106,7 @@ impl Sandboxes {
             runtimes,
             user_ids,
             last_addresses: Vec::new(),
-            prepared: BTreeMap::new(),
+            prepared: VecMap::new(),
             helpers: OwnershipHelpers::default(),
             looks: Looks::default(),
         }

@@ -1,12 +1,12 @@
 //! The helper processes that give large volumes to a pod's group, one per volume.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use crate::paths::Paths;
 use crate::sys::program;
+use crate::sys::vec_map::VecMap;
 use crate::volume::Owning;
 
 /// Bytes of a helper's words that are read.
@@ -15,7 +15,7 @@ const LONGEST: u64 = 4096;
 /// Helpers by the marker file that each creates at its end.
 #[derive(Default)]
 pub(super) struct OwnershipHelpers {
-    helpers: BTreeMap<PathBuf, Child>,
+    helpers: VecMap<PathBuf, Child>,
     /// Killed, and not reaped yet: a process that waits for a dead medium ends late.
     ending: Vec<Child>,
 }

@@ -3,7 +3,9 @@
 //! They are found by their hook: names and families differ (Docker and ufw: `ip filter FORWARD` and the like in `ip6`;
 //! Debian's nftables.conf: `inet filter forward`; firewalld: `inet firewalld filter_FORWARD`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use crate::sys::vec_map::VecMap;
 
 /// Where packets of pods pass chains of other firewalls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +62,7 @@ pub fn blocking(family: &str, table: &str, listed: &str, bridge: &str) -> Vec<Bl
         () => Kind::Plain,
     };
     let mut found = Vec::new();
-    for (name, lines) in &chains {
+    for (name, lines) in chains.iter() {
         let Some((hook, drops)) = lines.iter().find_map(|line| hook_of(line)) else { continue };
         let ends = lines.last().is_some_and(|line| is_refusal(line));
         if (drops || ends) && !lets_through(name, &chains, hook, bridge) {
@@ -72,13 +74,15 @@ pub fn blocking(family: &str, table: &str, listed: &str, bridge: &str) -> Vec<Bl
 }
 
 /// The lines of each chain.
-fn chains(listed: &str) -> BTreeMap<&str, Vec<&str>> {
-    let mut chains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+fn chains(listed: &str) -> VecMap<&str, Vec<&str>> {
+    let mut chains: VecMap<&str, Vec<&str>> = VecMap::new();
     let mut chain = None;
     for line in listed.lines().map(str::trim) {
         if let Some(rest) = line.strip_prefix("chain ") {
             chain = rest.split_whitespace().next();
-            chains.extend(chain.map(|name| (name, Vec::new())));
+            if let Some(name) = chain {
+                chains.insert(name, Vec::new());
+            }
         } else if line == "}" {
             chain = None;
         } else if let Some(lines) = chain.and_then(|name| chains.get_mut(name)) {
@@ -111,7 +115,7 @@ fn is_refusal(line: &str) -> bool {
 
 /// Whether a rule of the chain, or of one that it jumps to, concerns the bridge; for input also whether one concerns
 /// DNS queries from everywhere.
-fn lets_through(chain: &str, chains: &BTreeMap<&str, Vec<&str>>, hook: Hook, bridge: &str) -> bool {
+fn lets_through(chain: &str, chains: &VecMap<&str, Vec<&str>>, hook: Hook, bridge: &str) -> bool {
     let (link, mut seen, mut next) = (format!("\"{bridge}\""), BTreeSet::new(), vec![chain]);
     while let Some(chain) = next.pop() {
         if !seen.insert(chain) {

@@ -11,6 +11,7 @@ use crate::net::Subnet;
 use crate::net::services::view::protocol;
 use crate::pod::ports::Protocol;
 use crate::sys::gather::Gather;
+use crate::sys::vec_map::VecMap;
 
 /// A pod of this node with addresses of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,13 +34,13 @@ pub struct Link {
 }
 
 /// Pods of other nodes, by the ids of the peers that they are.
-pub struct Others<'a>(BTreeMap<&'a str, Vec<&'a RemotePod>>);
+pub struct Others<'a>(VecMap<&'a str, Vec<&'a RemotePod>>);
 
 impl<'a> Others<'a> {
     pub fn new(pods: impl Iterator<Item = &'a RemotePod>, here: &str) -> Self {
-        let mut by_id: BTreeMap<&str, Vec<&RemotePod>> = BTreeMap::new();
+        let mut by_id: VecMap<&str, Vec<&RemotePod>> = VecMap::new();
         for pod in pods.filter(|pod| pod.node != here) {
-            pod.peers.iter().for_each(|id| by_id.entry(id).or_default().push(pod));
+            pod.peers.iter().for_each(|id| by_id.get_or_default(id).push(pod));
         }
         Self(by_id)
     }

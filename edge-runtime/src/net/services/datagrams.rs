@@ -39,7 +39,8 @@ impl Destinations {
                 let all = of_port((namespace, view), port, v6, pods, others, here);
                 let serving = all.iter().filter(|to| to.ready || to.serving);
                 let serving: BTreeSet<SocketAddr> = serving.map(|to| SocketAddr::new(to.ip, to.port)).into_set();
-                let own: Option<BTreeSet<SocketAddr>> = here.answers(view, port, v6).map(|own| [own].into());
+                let own: Option<BTreeSet<SocketAddr>> =
+                    here.answers(view, port, v6).map(|own| [own].into_iter().into_set());
                 let inside = view.ips().map(|ip| (ip, own.as_ref().unwrap_or(&serving)));
                 let outside = view.external_ips.iter().chain(&view.ingress_ips).map(|ip| (*ip, &serving));
                 for (ip, to) in inside.chain(outside).filter(|(ip, _)| ip.is_ipv6() == v6) {
@@ -55,8 +56,8 @@ impl Destinations {
     /// What these Services have datagrams sent to.
     pub fn told(&self) -> Told {
         Told {
-            services: self.services.keys().copied().collect(),
-            node_ports: self.node_ports.keys().copied().collect(),
+            services: self.services.keys().copied().into_set(),
+            node_ports: self.node_ports.keys().copied().into_set(),
         }
     }
 

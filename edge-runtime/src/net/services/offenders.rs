@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::super::firewall;
 use super::item::{Item, TRANSACTION};
 use super::table::{ServiceName, Tables, Wanted};
+use crate::sys::gather::Gather;
 use crate::sys::sort::sort_by_key;
 
 /// Longest that is tried. Those that the kernel has refused by then, alone or with others, are the offenders.
@@ -27,7 +28,7 @@ pub async fn find(nft: &Path, tables: &Tables, wanted: Wanted) -> Option<Vec<Ser
     let mut parts: Vec<(Part, bool)> = portions(wanted.services).into_iter().rev().map(|part| (part, false)).collect();
     while let Some((mut part, refused)) = parts.pop() {
         if Instant::now() < end {
-            let services = part.iter().cloned().collect();
+            let services = part.iter().cloned().into_map();
             if fits(nft, tables, &Wanted { services, ..Wanted::default() }).await {
                 continue;
             }

@@ -1,7 +1,5 @@
 //! Nodes of this LAN, as the bridge sent them.
 
-use std::collections::BTreeMap;
-
 use edge_protocol::message::ObjectKey;
 
 use crate::config::NetworkConfig;
@@ -10,6 +8,7 @@ use crate::net::site::view::SITE_VIEW;
 use crate::net::site::{SiteView, plan, routes};
 use crate::node::context::Context;
 use crate::store::{Store, StoreError};
+use crate::sys::vec_map::VecMap;
 
 #[derive(Debug, Default)]
 pub(in crate::node) struct Neighbours {
@@ -17,7 +16,7 @@ pub(in crate::node) struct Neighbours {
     pub(super) node: String,
     pub(super) bridge: String,
     /// Views by site: two while the node moves from one to another.
-    pub(super) views: BTreeMap<String, SiteView>,
+    pub(super) views: VecMap<String, SiteView>,
     pub(super) changed: bool,
     /// Last logged messages, so that each is logged once.
     said: Vec<String>,

@@ -1,16 +1,17 @@
 //! Which host ports are in the kernel, and which pods wait for them. One change at a time, for all pods that wait.
 //! After a refusal it tries half of them, until one pod is isolated. Pure; does not know nft.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::pod::ports::{Forward, Protocol};
+use crate::sys::vec_map::VecMap;
 
 #[derive(Debug, Default)]
 pub(in super::super) struct HostPorts {
     /// Rules of this daemon are in the kernel. Before that no pod is connected.
     guarded: bool,
     /// Forwards by pod uid; no empty lists.
-    held: BTreeMap<String, Vec<Forward>>,
+    held: VecMap<String, Vec<Forward>>,
     waiting: VecDeque<(String, Vec<Forward>)>,
     /// Maximum number of pods in the next change.
     limit: Option<usize>,

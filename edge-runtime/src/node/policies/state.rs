@@ -24,6 +24,7 @@ use crate::node::sources::News;
 use crate::pod::clock::Mono;
 use crate::pod::spec::{host_network, with_kinds};
 use crate::store::{Store, StoreError};
+use crate::sys::vec_map::VecMap;
 
 /// Pause between two changes of the kernel's rules; changes meanwhile are combined.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -44,12 +45,12 @@ pub(super) type Answered = (BTreeSet<String>, Result<(), String>);
 
 pub(in crate::node) struct Policies {
     enabled: bool,
-    policies: BTreeMap<Name, Policy>,
-    others: BTreeMap<Name, Peers>,
+    policies: VecMap<Name, Policy>,
+    others: VecMap<Name, Peers>,
     /// Pods of this node by uid; empty without a policy.
-    pods: BTreeMap<String, LocalPod>,
+    pods: VecMap<String, LocalPod>,
     /// Pods that are being connected, and their addresses.
-    pub(super) coming: BTreeMap<String, Vec<IpAddr>>,
+    pub(super) coming: VecMap<String, Vec<IpAddr>>,
     /// Pods of these that wait for an answer.
     waiting: BTreeSet<String>,
     dirty: bool,
@@ -84,10 +85,10 @@ impl Policies {
     pub(in crate::node) fn open(enabled: bool, store: &Store) -> Result<Self, StoreError> {
         let mut policies = Self {
             enabled,
-            policies: BTreeMap::new(),
-            others: BTreeMap::new(),
-            pods: BTreeMap::new(),
-            coming: BTreeMap::new(),
+            policies: VecMap::new(),
+            others: VecMap::new(),
+            pods: VecMap::new(),
+            coming: VecMap::new(),
             waiting: BTreeSet::new(),
             dirty: true,
             held: Held::Unknown,

@@ -6,7 +6,6 @@ mod queue;
 pub(super) mod secrets;
 mod wanted;
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use crate::pod::clock::Mono;
 use crate::pod::event::{ImageFailure, PodEvent};
 use crate::pod::step::EventDraft;
 use crate::sys::time::within;
+use crate::sys::vec_map::VecMap;
 use queue::{Job, Queue, Stage};
 
 /// Timeout of a registry's answer about a local image, from the request on. With twenty such pods and no network, a
@@ -46,7 +46,7 @@ pub(super) struct Waiter {
 pub(super) struct Pulls {
     queue: Queue<Waiter>,
     /// Tasks by number of the job; dropping one stops it.
-    tasks: BTreeMap<u64, Task<()>>,
+    tasks: VecMap<u64, Task<()>>,
     checks: Rc<Semaphore>,
     prepull_at: Option<Mono>,
     /// The disk is being cleared: no download begins.
@@ -56,7 +56,7 @@ pub(super) struct Pulls {
 impl Default for Pulls {
     fn default() -> Self {
         let checks = Rc::new(Semaphore::new(MOST_CHECKS));
-        Self { queue: Queue::default(), tasks: BTreeMap::new(), checks, prepull_at: None, short_of_disk: false }
+        Self { queue: Queue::default(), tasks: VecMap::new(), checks, prepull_at: None, short_of_disk: false }
     }
 }
 

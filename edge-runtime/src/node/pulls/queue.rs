@@ -1,10 +1,10 @@
 //! Which image is fetched next, and which registries were silent a moment ago. Pure.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::image::access::PodLogin;
 use crate::pod::clock::Mono;
+use crate::sys::vec_map::VecMap;
 
 /// Time for which an unreachable registry is not asked about local images.
 const SILENT: Duration = Duration::from_secs(60);
@@ -42,12 +42,12 @@ pub(super) struct Job<W> {
 pub(super) struct Queue<W> {
     jobs: Vec<Job<W>>,
     last: u64,
-    silent: BTreeMap<String, Mono>,
+    silent: VecMap<String, Mono>,
 }
 
 impl<W> Default for Queue<W> {
     fn default() -> Self {
-        Self { jobs: Vec::new(), last: 0, silent: BTreeMap::new() }
+        Self { jobs: Vec::new(), last: 0, silent: VecMap::new() }
     }
 }
 

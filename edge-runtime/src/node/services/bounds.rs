@@ -10,6 +10,7 @@ use crate::net::services::table::ServiceName;
 use crate::net::services::{EndpointView, ServiceView};
 use crate::node::context::Context;
 use crate::store::StoreError;
+use crate::sys::gather::Gather;
 
 /// Endpoints of a Service without slices.
 static NONE: EndpointView = EndpointView { slices: Vec::new() };
@@ -25,7 +26,7 @@ impl Services {
         let changed: Vec<ServiceName> = old.keys().chain(self.beyond.keys()).filter(other).cloned().collect();
         for name in &changed {
             // The owner of an outside address may depend on it.
-            let outside = self.views.get(name).into_iter().flat_map(ServiceView::outside).copied().collect();
+            let outside = self.views.get(name).into_iter().flat_map(ServiceView::outside).copied().into_set();
             self.look_at_outside(&outside);
         }
         self.names_changed |= !changed.is_empty();

@@ -15,6 +15,7 @@ use crate::node::context::Context;
 use crate::node::sources::News;
 use crate::pod::clock::Mono;
 use crate::store::StoreError;
+use crate::sys::gather::Gather;
 
 /// Pause between two changes of the kernel's rules; changes meanwhile are combined.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -100,7 +101,7 @@ impl Services {
             }
             Phase::Whole | Phase::Known => {
                 // The others follow, one transaction at a time.
-                self.dirty = self.views.keys().cloned().collect();
+                self.dirty = self.views.keys().cloned().into_set();
                 let wanted = Wanted { services: self.portion(), pods: self.onlink.clone() };
                 let change = self.tables.replace(&wanted);
                 self.phase = Phase::Known;
@@ -174,7 +175,7 @@ impl Services {
         self.pods_changed = false;
         let pods: Vec<LocalPod> = self.pods.values().cloned().collect();
         let outside = self.outside();
-        let services = self.views.keys().map(|name| (name.clone(), self.items(name, &pods, &outside))).collect();
+        let services = self.views.keys().map(|name| (name.clone(), self.items(name, &pods, &outside))).into_map();
         Wanted { services, pods: self.onlink.clone() }
     }
 

@@ -1,11 +1,11 @@
 //! Services that the kernel refuses, whatever the reason: left out, so that the others are served, and tried again later.
 //! Pure.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::net::services::table::ServiceName;
 use crate::pod::clock::Mono;
+use crate::sys::vec_map::VecMap;
 
 /// Until one is tried again: doubled each time, up to the second one.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -16,7 +16,7 @@ const CHANGED: Duration = Duration::from_secs(10);
 const NAMED: usize = 5;
 
 #[derive(Debug, Default)]
-pub(super) struct LeftOut(BTreeMap<ServiceName, Entry>);
+pub(super) struct LeftOut(VecMap<ServiceName, Entry>);
 
 #[derive(Debug)]
 struct Entry {

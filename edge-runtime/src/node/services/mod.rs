@@ -36,6 +36,7 @@ use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables};
 use crate::pod::clock::Mono;
 use crate::store::{Store, StoreError};
 use crate::sys::gather::Gather;
+use crate::sys::vec_map::VecMap;
 
 pub(super) struct Services {
     enabled: bool,
@@ -47,7 +48,7 @@ pub(super) struct Services {
     /// Endpoints that are not pods of this node.
     others: BTreeMap<ServiceName, EndpointView>,
     /// Pods of this node by uid.
-    pods: BTreeMap<String, LocalPod>,
+    pods: VecMap<String, LocalPod>,
     /// Addresses of the pods behind Services, and whether these reach their neighbours without the node, like pods that
     /// an older build connected.
     onlink: BTreeMap<IpAddr, bool>,
@@ -112,7 +113,7 @@ impl Services {
             here,
             views: BTreeMap::new(),
             others: BTreeMap::new(),
-            pods: BTreeMap::new(),
+            pods: VecMap::new(),
             onlink: BTreeMap::new(),
             dirty: BTreeSet::new(),
             pods_changed: false,
@@ -176,8 +177,8 @@ impl Services {
         if key.kind == SERVICE_VIEW {
             let view = body.and_then(|body| ServiceView::read(&body).map_err(unreadable).ok());
             let of = |view: &Option<ServiceView>| -> [BTreeSet<IpAddr>; 2] {
-                let inside = view.iter().flat_map(ServiceView::ips).collect();
-                [inside, view.iter().flat_map(ServiceView::outside).copied().collect()]
+                let inside = view.iter().flat_map(ServiceView::ips).into_set();
+                [inside, view.iter().flat_map(ServiceView::outside).copied().into_set()]
             };
             let [new, new_outside] = of(&view);
             let old = match view {
@@ -255,7 +256,7 @@ impl Services {
 
     pub(super) fn look_at_all_pods(&mut self, cx: &Context, launch: &Launch) {
         let pods = cx.pods.iter().filter_map(|(uid, entry)| Some((uid.clone(), local_pod(cx, entry)?)));
-        let pods: BTreeMap<String, LocalPod> = pods.collect();
+        let pods: VecMap<String, LocalPod> = pods.collect();
         if self.pods != pods {
             self.pods = pods;
             // Which Services have other endpoints is not known.

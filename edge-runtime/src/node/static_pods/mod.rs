@@ -14,6 +14,7 @@ use crate::pod::clock::Mono;
 use crate::pod::record::PodSource;
 use crate::pod::static_pod;
 use crate::store::{Fact, Store, StoreError};
+use crate::sys::vec_map::VecMap;
 use manifests::{Found, Listing};
 
 /// The kubelet's `fileCheckFrequency`.
@@ -32,7 +33,7 @@ pub(super) struct StaticPods {
     /// Errors of files, by name.
     refused: BTreeMap<String, String>,
     /// Requests for mirrors since the link came up, by uid of their pods.
-    mirrors_asked: BTreeMap<String, MirrorAsked>,
+    mirrors_asked: VecMap<String, MirrorAsked>,
 }
 
 /// A request for a missing mirror.

@@ -23,7 +23,6 @@ pub(super) mod stats;
 mod target;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use edge_protocol::message::{StreamId, StreamRequest};
@@ -39,11 +38,12 @@ use crate::link::LinkHandle;
 use crate::monitor::client::MonitorClient;
 use crate::sys::cgroup::Cgroups;
 use crate::sys::trash::Trash;
+use crate::sys::vec_map::VecMap;
 
 /// The streams being served. Dropping one ends its task, and with it whatever that has started.
 #[derive(Default)]
 pub(super) struct Streams {
-    open: BTreeMap<StreamId, Serving>,
+    open: VecMap<StreamId, Serving>,
     /// State of `stats` between two requests: a few numbers per container.
     rates: Rc<RefCell<Rates>>,
     disk: Cache,

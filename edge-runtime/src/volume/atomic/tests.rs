@@ -62,7 +62,7 @@ fn group_gets_the_permissions_of_the_owner() {
     use std::os::unix::fs::MetadataExt;
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("v");
-    let files = Payload::from([("sub/a".to_string(), File { data: Vec::new(), mode: 0o400, owner: None })]);
+    let files = Payload::from_iter([("sub/a".to_string(), File { data: Vec::new(), mode: 0o400, owner: None })]);
     write(&dir, &files, Some(2000)).unwrap();
     let file = fs::metadata(dir.join("sub/a")).unwrap();
     assert_eq!((file.gid(), file.mode() & 0o7777), (2000, 0o440));

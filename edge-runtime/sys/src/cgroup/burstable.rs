@@ -1,11 +1,12 @@
 //! Sum of the burstable pods' cpu shares. Knows no files.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+
+use crate::vec_map::VecMap;
 
 /// Shares by pod uid.
 #[derive(Debug, Default)]
-pub(super) struct Burstable(RefCell<BTreeMap<String, u64>>);
+pub(super) struct Burstable(RefCell<VecMap<String, u64>>);
 
 impl Burstable {
     /// The new sum, if it changed.

@@ -3,7 +3,6 @@
 //! file here.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
 
@@ -11,9 +10,10 @@ use super::names::{Names, unit};
 use super::types::{CgroupError, CgroupValues, CgroupVersion, PodCgroupClass};
 use super::{Cgroups, tree, units};
 use crate::systemd::{self, BusError, Pending, Units, Work};
+use crate::vec_map::VecMap;
 
 /// Values by unit of a pod, as last asked for.
-type Given = Rc<RefCell<BTreeMap<String, CgroupValues>>>;
+type Given = Rc<RefCell<VecMap<String, CgroupValues>>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Slices {

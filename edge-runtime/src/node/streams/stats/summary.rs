@@ -14,9 +14,10 @@ use crate::eviction::limits::{DiskUsage, Used};
 use crate::eviction::walk::Answers;
 use crate::sys::cgroup::CgroupUsage;
 use crate::sys::host::{self, DiskSpace};
+use crate::sys::vec_map::VecMap;
 
 /// Usage by cgroup.
-pub(super) type Usages = BTreeMap<String, CgroupUsage>;
+pub(super) type Usages = VecMap<String, CgroupUsage>;
 
 struct Looked<'a> {
     usages: &'a Usages,
