@@ -169,7 +169,7 @@ impl Streams {
 
     pub(crate) fn ended(&mut self, stream: StreamId, error: Option<String>) -> Option<StreamEvent> {
         self.open.remove(&stream)?;
-        Some(StreamEvent::Closed { stream, error: error.map(crate::frame::shorten) })
+        Some(StreamEvent::Closed { stream, error: error.map(frame::shorten) })
     }
 
     /// Bytes that [`send`](Self::send) would take now.
@@ -212,7 +212,7 @@ impl Streams {
 
     fn fail(&mut self, stream: StreamId, error: String) {
         self.open.remove(&stream);
-        self.control.push_back(StreamFrame::End { stream, error: Some(crate::frame::shorten(error)) });
+        self.control.push_back(StreamFrame::End { stream, error: Some(frame::shorten(error)) });
     }
 
     pub(crate) fn poll(&mut self) -> Option<StreamFrame> {

@@ -2,6 +2,7 @@
 
 use crate::sys::tasks::Tasks;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use serde_json::json;
 
