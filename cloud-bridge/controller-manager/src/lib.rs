@@ -9,6 +9,7 @@ pub mod node_lifecycle;
 mod placement;
 pub mod podautoscaler;
 pub mod pods;
+mod rate;
 pub mod scheduler;
 mod watch;
 pub mod workloads;

@@ -6,6 +6,7 @@
 mod api;
 mod conditions;
 mod decide;
+mod known;
 mod limits;
 mod memory;
 mod metrics;
@@ -37,9 +38,11 @@ use kube::{Api, Client};
 use tokio::time::Instant;
 
 use crate::events::{Recorder, event};
+use crate::rate::Rate;
 use crate::watch;
 use apimachinery::pace::sleep_until;
 use decide::{Decision, Now, Told};
+use known::Known;
 use memory::Memory;
 pub use options::Options;
 use seen::{Scale, Seen};
@@ -47,17 +50,6 @@ use seen::{Scale, Seen};
 const COMPONENT: &str = "horizontal-pod-autoscaler";
 /// Maximum number of autoscalers that are evaluated at a time.
 const AT_ONCE: usize = 8;
-
-/// State of an autoscaler.
-struct Known {
-    object: Arc<HorizontalPodAutoscaler>,
-    memory: Memory,
-    /// When it is looked at next; never while it is.
-    due: Option<Duration>,
-    /// Whether the list that is being read has named it.
-    listed: bool,
-}
-
 /// A step of the evaluation of an autoscaler, which takes time.
 enum Step {
     Looked(Seen),
@@ -71,7 +63,8 @@ type Done = (ObjectKey, Arc<HorizontalPodAutoscaler>, Step);
 pub async fn run(client: Client, options: Options) {
     let mut watched = pin!(watch::all::<HorizontalPodAutoscaler>(&client));
     let events = Recorder::new(client.clone());
-    let mut controller = Controller { client, options, start: Instant::now(), known: BTreeMap::new(), events };
+    let (start, rate) = (Instant::now(), known::rate());
+    let mut controller = Controller { client, options, start, known: BTreeMap::new(), rate, events };
     let mut steps: FuturesUnordered<BoxFuture<'static, Done>> = FuturesUnordered::new();
     loop {
         let due = controller.due().filter(|_| steps.len() < AT_ONCE);
@@ -93,6 +86,8 @@ struct Controller {
     options: Options,
     start: Instant,
     known: BTreeMap<ObjectKey, Known>,
+    /// Recent evaluations for each namespace.
+    rate: Rate,
     events: Recorder,
 }
 
@@ -122,16 +117,18 @@ impl Controller {
     }
 
     fn due(&self) -> Option<Duration> {
-        self.known.values().filter_map(|known| known.due).min()
+        known::next(&self.known, &self.rate, self.start.elapsed()).map(|(due, _)| due)
     }
 
     /// Starts to evaluate the next autoscaler, if one is due.
     fn next(&mut self) -> Option<BoxFuture<'static, Done>> {
         let now = self.start.elapsed();
-        let due = self.known.iter_mut().filter(|(_, known)| known.due.is_some_and(|due| due <= now));
-        let (key, known) = due.min_by_key(|(_, known)| known.due)?;
+        let (_, key) = known::next(&self.known, &self.rate, now).filter(|(due, _)| *due <= now)?;
+        let key = key.clone();
+        let known = self.known.get_mut(&key)?;
         known.due = None;
-        let (key, object, client) = (key.clone(), Arc::clone(&known.object), self.client.clone());
+        self.rate.spend(&key.namespace, 1, now);
+        let (object, client) = (Arc::clone(&known.object), self.client.clone());
         let look = async move {
             let seen = api::look(&client, &object).await;
             (key, object, Step::Looked(seen))

@@ -14,9 +14,9 @@ use super::options::Options;
 use super::plan::{Action, Failure, Outcome, Plan};
 use super::pod_gc::{self, PodGc};
 use super::queue::{Queue, RETRY};
-use super::rate::Rate;
 use super::world::{Change, Kind, Task, Watched, World};
 use super::{cron_job, daemon_set, deployment, job, protection, provision, replica_set, stateful_set, wake};
+use crate::rate::Rate;
 
 /// Maximum delay of a key that must be processed again.
 const LOOK_AGAIN: Duration = Duration::from_secs(86_400);
@@ -32,6 +32,9 @@ const RESTLESS_MAX: Duration = Duration::from_mins(1);
 const LONG: Duration = Duration::from_millis(1);
 const REST: u32 = 4;
 const REST_MAX: Duration = Duration::from_secs(1);
+
+/// Time that one write takes of a namespace in the long run, and number of writes that it may do at once.
+const WRITES: (Duration, u32) = (Duration::from_millis(20), 256);
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -53,7 +56,8 @@ impl Engine {
     pub(crate) fn new(options: &Options) -> Self {
         let pod_gc = PodGc::new(options.terminated_pod_gc_threshold);
         let (world, queue, back_off) = (World::default(), Queue::default(), BackOff::default());
-        Self { world, queue, back_off, pod_gc, scales: Scales::default(), pace: Pace::default(), rate: Rate::default() }
+        let (scales, pace, rate) = (Scales::default(), Pace::default(), Rate::new(WRITES.0, WRITES.1));
+        Self { world, queue, back_off, pod_gc, scales, pace, rate }
     }
 
     /// Handles an event of a watch.
@@ -120,7 +124,8 @@ impl Engine {
     pub(crate) fn next(&mut self, now: Now) -> Option<Task> {
         while self.world.is_complete() {
             let task = self.queue.next(now.passed)?;
-            let Some(until) = self.rate.until(&task, now.passed) else { return Some(task) };
+            let until = self.rate.until(&task.1.namespace, now.passed).filter(|_| makes_pods(task.0));
+            let Some(until) = until else { return Some(task) };
             self.queue.rest(now.passed, task.clone(), until);
             self.queue.add_at(until, task);
         }
@@ -129,8 +134,10 @@ impl Engine {
 
     /// Counts the writes of a plan against the rate of its namespace, refused ones too.
     pub(crate) fn wrote(&mut self, task: &Task, plan: &Plan, now: Now) {
-        let writes = plan.actions.iter().filter(|action| !action.is_read()).count();
-        self.rate.spend(task, writes, now.passed);
+        if makes_pods(task.0) {
+            let writes = plan.actions.iter().filter(|action| !action.is_read()).count();
+            self.rate.spend(&task.1.namespace, writes, now.passed);
+        }
     }
 
     /// The controllers whose scale must be read before this key is processed.
@@ -216,6 +223,21 @@ impl Engine {
     }
 }
 
+/// Whether users decide how many writes a key causes. Endpoints have a pace of their own, and what pods and nodes need is
+/// never late.
+const fn makes_pods(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::CronJob
+            | Kind::DaemonSet
+            | Kind::Deployment
+            | Kind::Job
+            | Kind::ReplicaSet
+            | Kind::ReplicationController
+            | Kind::StatefulSet
+    )
+}
+
 /// Result of the turn of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -230,4 +252,12 @@ pub(crate) enum End {
     Idle,
     /// Whether a write was done is not known.
     Unanswered,
+}
+
+#[test]
+fn endpoints_and_budgets_of_a_busy_namespace_do_not_wait() {
+    for kind in [Kind::Service, Kind::Endpoints, Kind::PodDisruptionBudget, Kind::Pod, Kind::Node] {
+        assert!(!makes_pods(kind), "{kind:?}");
+    }
+    assert!(makes_pods(Kind::Job) && makes_pods(Kind::ReplicaSet));
 }

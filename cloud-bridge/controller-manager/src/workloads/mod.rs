@@ -36,7 +36,6 @@ mod pod_gc;
 mod protection;
 mod provision;
 mod queue;
-mod rate;
 mod replica_set;
 mod selector;
 mod service;
