@@ -76,8 +76,9 @@ mod tests {
         let (later, _) = evaluate(&mut known, second).unwrap();
         assert_eq!(later, second + EVALUATIONS.0);
         // One that became due later, of a namespace without debt, is first.
-        known.insert(key("other", 0), of(Some(second + EVALUATIONS.0 / 2)));
-        assert_eq!(evaluate(&mut known, later), Some((second + EVALUATIONS.0 / 2, "other".to_owned())));
+        let between = second + EVALUATIONS.0 / 2;
+        known.insert(key("other", 0), of(Some(between)));
+        assert_eq!(evaluate(&mut known, between), Some((between, "other".to_owned())));
         assert_eq!(evaluate(&mut known, later), Some((later, "busy".to_owned())));
         assert_eq!(next(&BTreeMap::new(), &self::rate(), later), None);
     }
