@@ -79,7 +79,7 @@ mod tests {
         let between = second + EVALUATIONS.0 / 2;
         known.insert(key("other", 0), of(Some(between)));
         assert_eq!(evaluate(&mut known, between), Some((between, "other".to_owned())));
-        assert_eq!(evaluate(&mut known, later), Some((later, "busy".to_owned())));
+        assert_eq!(evaluate(&mut known, later), Some((second, "busy".to_owned())));
         assert_eq!(next(&BTreeMap::new(), &self::rate(), later), None);
     }
 }
