@@ -131,9 +131,9 @@ impl Siege {
                 if !done(self.row(&name, || attack(&at_once, seed, self.time.each))) {
                     break;
                 }
-                let undone: Vec<_> = at_once.iter().filter_map(|attack| attack.undo.as_ref()).collect();
-                if let Some(undo) = undone.first()
-                    && !done(self.row(&format!("  {name}: deleted"), || undo(Instant::now() + self.time.each * 6)))
+                let name = format!("  {name}: deleted");
+                if at_once.iter().any(|attack| attack.undo.is_some())
+                    && !done(self.row(&name, || undo(&at_once, self.time.each * 6)))
                 {
                     break;
                 }
@@ -231,6 +231,23 @@ fn attack(attacks: &[&Attack<'_>], seed: u64, lasts: Duration) -> Done {
         })
         .unwrap_or_default()
     })
+}
+
+/// Deletes what these attacks have created. Only the last one waits until nothing is left: before, the objects of the
+/// others still make new ones.
+fn undo(attacks: &[&Attack<'_>], lasts: Duration) -> Done {
+    let mut attacks = attacks.to_vec();
+    attacks.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    attacks.dedup_by(|one, other| one.name == other.name);
+    let undos: Vec<_> = attacks.iter().filter_map(|attack| attack.undo.as_ref()).collect();
+    let mut all = Done::default();
+    for (at, undo) in undos.iter().enumerate() {
+        let is_last = at + 1 == undos.len();
+        let done = undo(Instant::now() + if is_last { lasts } else { Duration::ZERO });
+        all.requests += done.requests;
+        all.accepted += done.accepted;
+    }
+    all
 }
 
 /// Lowers the priority of the calling thread, below the bridge and honest users.
