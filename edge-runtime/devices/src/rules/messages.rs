@@ -1,11 +1,12 @@
 //! Messages for rules that the daemon has not stored yet: few, and not for long. The first one after a pause is sent at
 //! once, then all within a second together: a commit is a write to a medium that wears out.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use edge_protocol::message::{MAX_PAYLOAD, RuleMessage};
 use edge_protocol::topic::{covers, is_filter};
 use sampan_devices_control::{FromHelper, MessageRow, Store};
+use sampan_sys::vec_map::VecMap;
 use serde_json::Value;
 
 use crate::twins::{Ids, Now};
@@ -36,7 +37,7 @@ struct Batch {
 
 #[derive(Debug)]
 pub struct Messages {
-    rules: BTreeMap<String, Rule>,
+    rules: VecMap<String, Rule>,
     store: Store,
     ids: Ids,
     daemon: bool,
@@ -57,7 +58,7 @@ impl Messages {
     #[must_use]
     pub fn new(store: Store, seed: u64) -> Self {
         Self {
-            rules: BTreeMap::new(),
+            rules: VecMap::new(),
             store,
             ids: Ids::new(seed),
             daemon: false,
