@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 use edge_protocol::message::{MAX_PAYLOAD, RuleMessage};
 use edge_protocol::topic::{covers, is_filter};
 use sampan_devices_control::{FromHelper, MessageRow, Store};
+use sampan_sys::gather::Gather;
 use sampan_sys::vec_map::VecMap;
 use serde_json::Value;
 
@@ -117,9 +118,9 @@ impl Messages {
     /// Topics to subscribe to: a broker may send a message once for each matching subscription.
     #[must_use]
     pub fn filters(&self) -> BTreeSet<String> {
-        let all: BTreeSet<&str> = self.rules.values().map(|rule| &*rule.filter).collect();
+        let all: BTreeSet<&str> = self.rules.values().map(|rule| &*rule.filter).into_set();
         let covered = |filter: &str| all.iter().any(|other| *other != filter && covers(other, filter));
-        all.iter().filter(|filter| !covered(filter)).map(|filter| (*filter).to_owned()).collect()
+        all.iter().filter(|filter| !covered(filter)).map(|filter| (*filter).to_owned()).into_set()
     }
 
     /// Receives a message of the broker. Ignores retained ones: they are old, and arrive again with each connection.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use sampan_sys::gather::Gather;
 use sampan_sys::vec_map::VecMap;
 
 use super::super::news::News;
@@ -153,7 +154,7 @@ impl Hub {
                 client.out.answer(&encode::ack(Ack::Pubcomp, id));
             }
             Packet::Unsubscribe(id, filters) => {
-                client.unsubscribe(&filters.iter().map(|(filter, _)| filter).collect());
+                client.unsubscribe(&filters.iter().map(|(filter, _)| filter).into_set());
                 let hears_node = client.filters().any(|filter| self.says.iter().any(|said| said.meets(filter)));
                 client.hears_node = hears_node;
                 client.out.answer(&encode::ack(Ack::Unsuback, id));
