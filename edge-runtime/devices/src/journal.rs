@@ -12,6 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use sampan_devices_control::Row;
+use sampan_sys::gather::Gather;
 
 /// Bytes of lines that no longer count before they are left out.
 const STALE: u64 = 128 << 10;
@@ -45,7 +46,7 @@ impl Journal {
         }
         // A process that is killed during a write leaves half a line.
         let rows = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-        let left = rows.map(|Row { uid, record }| (uid, record)).collect();
+        let left = rows.map(|Row { uid, record }| (uid, record)).into_map();
         Self { path, file: None, bytes: 0, fresh: 0, left }
     }
 

@@ -112,8 +112,16 @@ impl<K, V> VecMap<K, V> {
         K: Ord,
         V: Default,
     {
+        self.get_or_insert_with(key, V::default)
+    }
+
+    /// Value of a key; a missing key gets what `make` returns.
+    pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V
+    where
+        K: Ord,
+    {
         let at = self.find(&key).unwrap_or_else(|at| {
-            self.0.insert(at, (key, V::default()));
+            self.0.insert(at, (key, make()));
             at
         });
         &mut self.0[at].1
@@ -139,6 +147,11 @@ impl<K, V> VecMap<K, V> {
     {
         let at = self.find(key).ok()?;
         Some(self.0.remove(at).1)
+    }
+
+    /// Removes the entry with the smallest key, and returns it.
+    pub fn pop_first(&mut self) -> Option<(K, V)> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
     }
 }
 
@@ -182,6 +195,8 @@ mod tests {
         theirs.retain(|key, value| key.len() < 3 || *value > 500);
         assert!(ours.keys().eq(theirs.keys()) && ours.values().eq(theirs.values()) && !ours.is_empty());
         assert!(theirs.keys().all(|key| ours[key] == theirs[key]));
+        assert_eq!(ours.pop_first(), theirs.pop_first());
+        assert_eq!(VecMap::<u8, u8>::new().pop_first(), None);
         assert!(ours.into_values().eq(theirs.into_values()));
     }
 }

@@ -11,10 +11,10 @@ mod folder;
 mod pod;
 pub(crate) mod request;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sampan_sys::vec_map::VecMap;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep};
@@ -42,10 +42,10 @@ pub struct Answered {
 pub struct Dmi {
     folder: PathBuf,
     /// Mappers that wait for an answer of ours, by number.
-    replies: BTreeMap<u64, Reply>,
+    replies: VecMap<u64, Reply>,
     number: u64,
     /// The call that is under way to each mapper.
-    under_way: BTreeMap<u64, AbortHandle>,
+    under_way: VecMap<u64, AbortHandle>,
     answered: mpsc::Sender<Answered>,
 }
 
@@ -53,7 +53,7 @@ impl Dmi {
     /// Serves in this folder from now on, in tasks of the current `LocalSet`.
     pub fn start(folder: PathBuf, calls: mpsc::Sender<Call>, answered: mpsc::Sender<Answered>) -> Self {
         spawn_local(serve(folder.clone(), calls));
-        Self { folder, replies: BTreeMap::new(), number: 0, under_way: BTreeMap::new(), answered }
+        Self { folder, replies: VecMap::new(), number: 0, under_way: VecMap::new(), answered }
     }
 
     /// Parses a call. Returns the request, the number to [`answer`](Self::answer) it with, and the pod uid of its

@@ -2,10 +2,11 @@
 //! reading delays no message that it sends.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
+use sampan_sys::vec_map::VecMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -42,7 +43,7 @@ const LESS: u16 = 3;
 
 /// Messages that the broker has not acknowledged.
 struct Window {
-    ids: RefCell<BTreeMap<u16, Option<Confirm>>>,
+    ids: RefCell<VecMap<u16, Option<Confirm>>>,
     room: Notify,
     /// When there last was room, or an acknowledgement.
     moved: Cell<Instant>,

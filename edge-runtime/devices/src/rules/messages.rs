@@ -1,11 +1,13 @@
 //! Messages for rules that the daemon has not stored yet: few, and not for long. The first one after a pause is sent at
 //! once, then all within a second together: a commit is a write to a medium that wears out.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use edge_protocol::message::{MAX_PAYLOAD, RuleMessage};
 use edge_protocol::topic::{covers, is_filter};
 use sampan_devices_control::{FromHelper, MessageRow, Store};
+use sampan_sys::gather::Gather;
+use sampan_sys::vec_map::VecMap;
 use serde_json::Value;
 
 use crate::twins::{Ids, Now};
@@ -36,7 +38,7 @@ struct Batch {
 
 #[derive(Debug)]
 pub struct Messages {
-    rules: BTreeMap<String, Rule>,
+    rules: VecMap<String, Rule>,
     store: Store,
     ids: Ids,
     daemon: bool,
@@ -57,7 +59,7 @@ impl Messages {
     #[must_use]
     pub fn new(store: Store, seed: u64) -> Self {
         Self {
-            rules: BTreeMap::new(),
+            rules: VecMap::new(),
             store,
             ids: Ids::new(seed),
             daemon: false,
@@ -116,9 +118,9 @@ impl Messages {
     /// Topics to subscribe to: a broker may send a message once for each matching subscription.
     #[must_use]
     pub fn filters(&self) -> BTreeSet<String> {
-        let all: BTreeSet<&str> = self.rules.values().map(|rule| &*rule.filter).collect();
+        let all: BTreeSet<&str> = self.rules.values().map(|rule| &*rule.filter).into_set();
         let covered = |filter: &str| all.iter().any(|other| *other != filter && covers(other, filter));
-        all.iter().filter(|filter| !covered(filter)).map(|filter| (*filter).to_owned()).collect()
+        all.iter().filter(|filter| !covered(filter)).map(|filter| (*filter).to_owned()).into_set()
     }
 
     /// Receives a message of the broker. Ignores retained ones: they are old, and arrive again with each connection.

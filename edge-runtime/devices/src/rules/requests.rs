@@ -1,9 +1,8 @@
 //! Requests of programs on this device, for rules: which targets there are, and what is under way to the bridge. No I/O, no clock.
 
-use std::collections::{BTreeMap, HashMap};
-
 use edge_protocol::message::{CallFailure, CallResult, RuleRequest};
 use sampan_devices_control::FromHelper;
+use sampan_sys::vec_map::VecMap;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -45,9 +44,9 @@ struct UnderWay {
 #[derive(Debug)]
 pub struct Requests {
     /// Targets by uid of the rule.
-    targets: BTreeMap<String, Target>,
+    targets: VecMap<String, Target>,
     /// Requests until they are answered, even if the client has gone: the bridge counts them like that.
-    under_way: HashMap<u64, UnderWay>,
+    under_way: VecMap<u64, UnderWay>,
     last: u64,
     /// All rules have been said.
     ready: bool,
@@ -58,7 +57,7 @@ impl Requests {
     /// `first`: numbers begin there, which no helper before this one has used lately.
     #[must_use]
     pub fn new(first: u64) -> Self {
-        Self { targets: BTreeMap::new(), under_way: HashMap::new(), last: first, ready: false, link: false }
+        Self { targets: VecMap::new(), under_way: VecMap::new(), last: first, ready: false, link: false }
     }
 
     /// A daemon is there, and begins to tell which rules there are.
@@ -98,7 +97,7 @@ impl Requests {
     pub fn link(&mut self, up: bool) {
         self.link = up;
         if !up {
-            for (_, UnderWay { answer, .. }) in self.under_way.drain() {
+            for UnderWay { answer, .. } in std::mem::take(&mut self.under_way).into_values() {
                 let why = "the line to the cloud broke before there was an answer: it may have been done";
                 // The client may have left.
                 let _ = answer.send(failed(CallFailure::Broken, why));

@@ -1,8 +1,7 @@
 //! Connected callers: the daemon, whose newest connection counts, and a few clients.
 
-use std::collections::BTreeMap;
-
 use sampan_devices_control::{FromHelper, Named};
+use sampan_sys::vec_map::VecMap;
 
 use super::connection::Connection;
 
@@ -21,7 +20,7 @@ pub enum Role {
 
 #[derive(Debug, Default)]
 pub struct Callers {
-    callers: BTreeMap<u64, Caller>,
+    callers: VecMap<u64, Caller>,
     daemon: Option<u64>,
 }
 

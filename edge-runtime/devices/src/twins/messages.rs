@@ -1,6 +1,7 @@
 //! MQTT messages of devices and their programs, and the answers to them. Whatever comes is answered or passed over.
 
 use sampan_devices_control::{FromHelper, Named, Text};
+use sampan_sys::gather::Gather;
 
 use super::announce::member;
 use super::device::kind_in;
@@ -169,7 +170,7 @@ impl Twins {
         let model = self.models.get(&model_of(id, &device.model));
         let twins = device.properties.iter();
         let twin: TwinMap =
-            twins.map(|(name, property)| (name.clone(), Some(property.twin(kind_in(model, name))))).collect();
+            twins.map(|(name, property)| (name.clone(), Some(property.twin(kind_in(model, name))))).into_map();
         let result = documents::text(&TwinResult { event_id: &event_id, timestamp: now.wall, twin: &twin });
         self.publish(topic, result);
     }

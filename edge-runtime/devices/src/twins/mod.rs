@@ -51,6 +51,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sampan_devices_control::{FromHelper, Named, Row, Settings, Text};
+use sampan_sys::gather::Gather;
 use serde_json::Value;
 
 use announce::Announcements;
@@ -227,7 +228,7 @@ impl Twins {
 
     /// Topics to subscribe to at the broker besides [`FILTERS`].
     pub fn filters(&self) -> BTreeSet<String> {
-        self.fresh.filters().collect()
+        self.fresh.filters().into_set()
     }
 
     /// Topics whose retained messages at the listener must be passed in as [`message`](Self::message)s, once.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use edge_protocol::message::DeviceRefusal;
 use sampan_devices_control::{FromHelper, Kind, Named, Row};
+use sampan_sys::gather::Gather;
 use serde_json::Value;
 
 use super::announce::member;
@@ -250,7 +251,7 @@ impl Twins {
             log::warn!("the bridge refuses something of the device with uid {uid}: {reason}");
             self.counters.refused += 1;
         }
-        let unwritten: BTreeSet<Uid> = refused.iter().map(|refusal| Uid::from(&*refusal.uid)).collect();
+        let unwritten: BTreeSet<Uid> = refused.iter().map(|refusal| Uid::from(&*refusal.uid)).into_set();
         for (id, uid) in self.due.acked(batch) {
             let Some(device) = self.devices.get_mut(&id).filter(|device| device.uid == uid) else { continue };
             if unwritten.contains(&uid) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sampan_devices_control::Text;
+use sampan_sys::gather::Gather;
 use serde::Deserialize;
 
 use super::request::{Change, LONGEST_ID, Update};
@@ -42,5 +43,5 @@ pub(super) fn update(payload: &[u8]) -> Option<Update> {
         actual: actual.map(|held: Held| held.value),
         ..Change::default()
     };
-    Some(Update { event_id, twin: twin.into_iter().map(|(name, values)| (name, Some(change(values)))).collect() })
+    Some(Update { event_id, twin: twin.into_iter().map(|(name, values)| (name, Some(change(values)))).into_map() })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Not;
 
 use sampan_devices_control::Text;
+use sampan_sys::gather::Gather;
 use serde::{Deserialize, Serialize};
 
 use super::device::{Device, Property, State, Told, Wish, Wishes};
@@ -73,7 +74,7 @@ pub(super) fn of(device: &Device) -> String {
         last_online: state.last_online,
         state_at: state.at,
         state_untold: state.told.is_due(),
-        twins: device.properties.iter().map(|(name, property)| (name.clone(), kept(property))).collect(),
+        twins: device.properties.iter().map(|(name, property)| (name.clone(), kept(property))).into_map(),
     };
     serde_json::to_string(&record).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use sampan_devices_control::Text;
+use sampan_sys::gather::Gather;
 use serde_json::{Map, Value};
 
 use super::plain;
@@ -67,7 +68,7 @@ fn any_update(payload: &[u8]) -> Result<Update, Bad> {
     };
     match read {
         Ok(changes) => {
-            Ok(Update { event_id, twin: changes.into_iter().map(|(change, key)| (key.into(), change)).collect() })
+            Ok(Update { event_id, twin: changes.into_iter().map(|(change, key)| (key.into(), change)).into_map() })
         }
         Err(why) => Err(Bad { event_id, why }),
     }

@@ -1,8 +1,9 @@
 //! Rate limit of connections per process: all wait in one queue of the kernel, so a process that makes thousands in a
 //! second is cut off at once, before anything is allocated for it. Otherwise the queue is full for others.
 
-use std::collections::HashMap;
 use std::time::Instant;
+
+use sampan_sys::vec_map::VecMap;
 
 /// A mapper of the framework makes one for each report, and does so for hundreds of devices in a row.
 const BURST: u32 = 1_000;
@@ -12,7 +13,7 @@ const PROCESSES: usize = 64;
 
 /// What processes have left of their connections.
 #[derive(Debug, Default)]
-pub(super) struct Door(HashMap<i32, Left>);
+pub(super) struct Door(VecMap<i32, Left>);
 
 #[derive(Debug)]
 struct Left {
@@ -28,7 +29,7 @@ impl Door {
             let oldest = self.0.iter().min_by_key(|(_, left)| left.since).map(|(pid, _)| *pid);
             oldest.and_then(|pid| self.0.remove(&pid));
         }
-        let left = self.0.entry(pid).or_insert(Left { count: BURST, since: now });
+        let left = self.0.get_or_insert_with(pid, || Left { count: BURST, since: now });
         let seconds = u32::try_from(now.saturating_duration_since(left.since).as_secs()).unwrap_or(u32::MAX);
         if seconds > 0 {
             *left =

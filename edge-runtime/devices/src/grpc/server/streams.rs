@@ -2,10 +2,10 @@
 //! `exchange` sends the answers.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use sampan_nghttp2::{Fatal, Frame, Handler, Part, Refused, Then, frame};
+use sampan_sys::vec_map::VecMap;
 
 use super::room::Room;
 use crate::grpc::fields::{Head, Sum, Wrong};
@@ -20,7 +20,7 @@ const REQUEST: Duration = Duration::from_secs(10);
 pub(super) struct Streams {
     pub(super) now: Instant,
     pub(super) flood: Flood,
-    pub(super) open: BTreeMap<i32, Stream>,
+    pub(super) open: VecMap<i32, Stream>,
     /// The client has taken our settings.
     pub(super) greeted: bool,
     /// Bytes of bodies since this was last looked at.
@@ -69,7 +69,7 @@ pub(super) enum Refusal {
 
 impl Streams {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { now, flood: Flood::new(now), open: BTreeMap::new(), greeted: false, unread: 0 }
+        Self { now, flood: Flood::new(now), open: VecMap::new(), greeted: false, unread: 0 }
     }
 }
 
@@ -136,7 +136,7 @@ impl Handler for Streams {
     }
 
     fn field(&mut self, stream: i32, name: &[u8], value: &[u8]) -> Result<(), Refused> {
-        let stream = self.open.entry(stream).or_insert_with(|| Stream::new(self.now));
+        let stream = self.open.get_or_insert_with(stream, || Stream::new(self.now));
         if !stream.fields.add(name, value) {
             return Err(Refused);
         }

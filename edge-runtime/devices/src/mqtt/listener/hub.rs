@@ -1,8 +1,11 @@
 //! Reacts to the messages of clients and of the node: a state machine without I/O and without a clock. Each message
 //! goes to every subscriber that has room for it; no client waits for another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+use sampan_sys::gather::Gather;
+use sampan_sys::vec_map::VecMap;
 
 use super::super::news::News;
 use super::super::packet::Broken;
@@ -58,7 +61,7 @@ pub(super) struct Who {
 
 #[derive(Debug)]
 pub(super) struct Hub {
-    clients: BTreeMap<Token, Client>,
+    clients: VecMap<Token, Client>,
     last: Token,
     retained: Retained,
     held: Held,
@@ -76,7 +79,7 @@ impl Hub {
     pub(super) fn new(hears: &[&str], says: &[&str]) -> Self {
         let filters = |texts: &[&str]| texts.iter().filter_map(|text| Filter::new(text)).collect();
         Self {
-            clients: BTreeMap::new(),
+            clients: VecMap::new(),
             last: 0,
             retained: Retained::default(),
             held: Held::default(),
@@ -151,7 +154,7 @@ impl Hub {
                 client.out.answer(&encode::ack(Ack::Pubcomp, id));
             }
             Packet::Unsubscribe(id, filters) => {
-                client.unsubscribe(&filters.iter().map(|(filter, _)| filter).collect());
+                client.unsubscribe(&filters.iter().map(|(filter, _)| filter).into_set());
                 let hears_node = client.filters().any(|filter| self.says.iter().any(|said| said.meets(filter)));
                 client.hears_node = hears_node;
                 client.out.answer(&encode::ack(Ack::Unsuback, id));
@@ -253,7 +256,7 @@ impl Hub {
             self.counted.dropped += u64::from(!self.retained.put(body, sure));
         }
         let mut slow = Vec::new();
-        for (token, client) in &mut self.clients {
+        for (token, client) in self.clients.iter_mut() {
             let Some(granted) = client.hears(topic) else { continue };
             let body = body.get_or_insert_with(|| Body::new(topic, payload, &self.held));
             match client.out.put(body, sure && granted, false) {

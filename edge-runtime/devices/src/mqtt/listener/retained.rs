@@ -1,7 +1,9 @@
 //! The newest retained message of each topic (MQTT 3.1.1, 3.3.1.3): few, and not many bytes of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+use sampan_sys::vec_map::VecMap;
 
 use super::filter::Filter;
 use super::message::Body;
@@ -11,7 +13,7 @@ const BYTES: usize = 256 << 10;
 
 #[derive(Debug, Default)]
 pub(super) struct Retained {
-    messages: BTreeMap<Box<str>, (Rc<Body>, bool)>,
+    messages: VecMap<Box<str>, (Rc<Body>, bool)>,
     bytes: usize,
 }
 

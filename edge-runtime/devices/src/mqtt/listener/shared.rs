@@ -1,10 +1,10 @@
 //! State that all connections of the listener share: the hub, the wakers of connections, and the channel to the node.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use sampan_sys::vec_map::VecMap;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -26,8 +26,8 @@ const USERS: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Shared {
     hub: RefCell<Hub>,
-    wakes: RefCell<BTreeMap<Token, Rc<Notify>>>,
-    newcomers: RefCell<BTreeMap<u64, Newcomer>>,
+    wakes: RefCell<VecMap<Token, Rc<Notify>>>,
+    newcomers: RefCell<VecMap<u64, Newcomer>>,
     /// A newcomer has become a client, or has gone.
     vacated: Notify,
     /// A client is gone that has needed much memory.
@@ -70,7 +70,7 @@ impl Shared {
 
     /// How this client is woken.
     pub(super) fn wake(&self, token: Token) -> Rc<Notify> {
-        Rc::clone(self.wakes.borrow_mut().entry(token).or_default())
+        Rc::clone(self.wakes.borrow_mut().get_or_default(token))
     }
 
     /// Removes a client; returns its will, if that is for the node.
@@ -113,7 +113,8 @@ impl Shared {
             let oldest = {
                 let newcomers = self.newcomers.borrow();
                 let is_full = newcomers.len() >= NEWCOMERS;
-                newcomers.first_key_value().filter(|_| is_full).map(|(_, oldest)| oldest.since)
+                let oldest = newcomers.values().next().map(|oldest| oldest.since);
+                oldest.filter(|_| is_full)
             };
             match oldest {
                 Some(since) if since.elapsed() < GRACE => {

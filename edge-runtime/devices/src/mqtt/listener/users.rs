@@ -1,8 +1,9 @@
 //! The file of users: one a line, `NAME PASSWORD RIGHT...`, separated by white space. Reads text; knows no file.
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::rc::Rc;
+
+use sampan_sys::vec_map::VecMap;
 
 use super::rights::Rights;
 
@@ -11,7 +12,7 @@ const PASSWORD: usize = 256;
 const USERS: usize = 256;
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Users(BTreeMap<String, User>);
+pub(super) struct Users(VecMap<String, User>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct User {

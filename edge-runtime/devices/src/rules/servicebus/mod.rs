@@ -11,13 +11,13 @@ mod answer;
 mod request;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use edge_protocol::message::MAX_BODY;
+use sampan_sys::vec_map::VecMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -44,7 +44,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 struct Shared {
     /// Connections that a new one may replace, the oldest first.
-    spare: RefCell<BTreeMap<u64, AbortHandle>>,
+    spare: RefCell<VecMap<u64, AbortHandle>>,
     bodies: Arc<Semaphore>,
     requests: mpsc::Sender<Request>,
 }

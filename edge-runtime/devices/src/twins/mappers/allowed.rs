@@ -7,6 +7,7 @@ use super::super::{Now, Output, Twins};
 use super::request::{Request, not_ready};
 use crate::grpc::{Code, Status};
 use sampan_devices_control::{Dmi, FromHelper};
+use sampan_sys::gather::Gather;
 
 /// Pods whose namespace is remembered, and calls that wait for one.
 const PODS: usize = 256;
@@ -32,7 +33,7 @@ enum Verdict {
 
 impl Allowed {
     pub(super) fn new(dmi: &Dmi) -> Self {
-        Self { namespaces: dmi.allow_namespaces.iter().cloned().collect(), ..Self::default() }
+        Self { namespaces: dmi.allow_namespaces.iter().cloned().into_set(), ..Self::default() }
     }
 
     pub(super) fn are_all(&self) -> bool {
@@ -131,7 +132,7 @@ impl Twins {
             return;
         }
         self.expel(str::is_empty);
-        let pods: BTreeSet<String> = self.mappers.all.iter().map(|mapper| mapper.info.pod.clone()).collect();
+        let pods: BTreeSet<String> = self.mappers.all.iter().map(|mapper| mapper.info.pod.clone()).into_set();
         self.outputs.extend(pods.into_iter().map(|uid| Output::Tell(FromHelper::Pod { uid })));
     }
 

@@ -7,6 +7,7 @@ use sampan_dmi::{
     Any, CustomizedValue, Device, DeviceMethod, DeviceModel, DeviceModelSpec, DeviceProperty, DeviceSpec, DeviceStatus,
     ModelProperty, ProtocolConfig, TwinProperty, VisitorConfig,
 };
+use sampan_sys::gather::Gather;
 use serde_json::Value;
 
 use super::push;
@@ -46,7 +47,7 @@ pub(super) fn short(value: &Value, key: &str) -> i32 {
 
 pub(super) fn text_map(value: &Value) -> BTreeMap<String, String> {
     let texts = value.as_object().into_iter().flatten();
-    texts.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+    texts.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).into_map()
 }
 
 fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

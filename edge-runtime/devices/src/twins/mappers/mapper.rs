@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sampan_devices_control::Named;
 use sampan_dmi::{Message, RemoveDeviceRequest, append, mapper as method};
+use sampan_sys::gather::Gather;
 use serde::{Deserialize, Serialize};
 
 use super::given::{Given, Source, Wanted};
@@ -118,11 +119,11 @@ impl Mapper {
             let (namespace, name) = id.split_once('/')?;
             Some((Named { namespace: namespace.into(), name: name.into() }, hash))
         };
-        Some(Self { models: models.into_iter().filter_map(named).collect(), ..Self::new(number, info, known) })
+        Some(Self { models: models.into_iter().filter_map(named).into_map(), ..Self::new(number, info, known) })
     }
 
     pub(super) fn record(&self) -> String {
-        let models = self.models.iter().map(|(id, hash)| (format!("{}/{}", id.namespace, id.name), *hash)).collect();
+        let models = self.models.iter().map(|(id, hash)| (format!("{}/{}", id.namespace, id.name), *hash)).into_map();
         serde_json::to_string(&Record { info: self.info.clone(), models }).unwrap_or_default()
     }
 

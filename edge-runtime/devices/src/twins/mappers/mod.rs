@@ -30,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use sampan_devices_control::{FromHelper, Named, Row, Settings};
+use sampan_sys::gather::Gather;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -117,7 +118,7 @@ impl Mappers {
             return BTreeSet::new();
         }
         self.ask_at = now + MINUTE;
-        self.all.iter().map(|mapper| mapper.info.pod.clone()).filter(|pod| !pod.is_empty()).collect()
+        self.all.iter().map(|mapper| mapper.info.pod.clone()).filter(|pod| !pod.is_empty()).into_set()
     }
 
     pub(super) fn count(&self) -> Option<u64> {
@@ -192,7 +193,7 @@ impl Twins {
             self.check_mappers();
             self.mappers.touched.extend(self.devices.keys().cloned());
         }
-        let are = self.mappers.all.iter().flat_map(Mapper::rows).collect();
+        let are = self.mappers.all.iter().flat_map(Mapper::rows).into_map();
         self.mappers.rows.differ(are);
     }
 

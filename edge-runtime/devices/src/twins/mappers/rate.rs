@@ -1,7 +1,7 @@
 //! How often mappers may register: each registration costs a look at all devices, so one pod that registers without end must not keep
 //! others waiting.
 
-use std::collections::BTreeMap;
+use sampan_sys::vec_map::VecMap;
 
 /// Time in which a pod regains one registration, in milliseconds.
 const REGISTRATION: u64 = 500;
@@ -27,7 +27,7 @@ impl Spent {
 
 /// Budgets by uid of the pod; empty for processes of the node.
 #[derive(Debug, Default)]
-pub(super) struct Rate(BTreeMap<String, Spent>);
+pub(super) struct Rate(VecMap<String, Spent>);
 
 impl Rate {
     /// Whether a pod may register now, which counts.
@@ -37,7 +37,7 @@ impl Rate {
             self.0.retain(|_, spent| spent.number > 0);
         }
         let pod = if self.0.len() >= PODS && !self.0.contains_key(pod) { "" } else { pod };
-        let spent = self.0.entry(pod.to_owned()).or_insert(Spent { number: 0, counted: now });
+        let spent = self.0.get_or_insert_with(pod.to_owned(), || Spent { number: 0, counted: now });
         spent.free(now);
         let may = spent.number < AT_ONCE;
         spent.number += u64::from(may);

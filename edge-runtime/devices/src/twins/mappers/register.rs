@@ -5,6 +5,7 @@ use std::path::{Component, Path};
 
 use sampan_devices_control::Named;
 use sampan_dmi::{MapperInfo, MapperRegisterRequest, append, appended};
+use sampan_sys::gather::Gather;
 
 use super::super::{Now, Output, Twins};
 use super::given::{Source, Wanted};
@@ -130,7 +131,7 @@ impl Twins {
         let old = all.remove(at);
         self.outputs.push(Output::Hangup { mapper: old.number });
         let number = if old.info.protocol == info.protocol { old.number } else { next };
-        (number, old.rows().collect())
+        (number, old.rows().into_map())
     }
 
     /// Another one of the protocol is to leave its devices to this one.
