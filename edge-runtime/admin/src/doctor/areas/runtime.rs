@@ -63,17 +63,16 @@ fn judge_one(runtime: &Runtime) -> Vec<Finding> {
         if runtime.handler.is_empty() { "runtime.command".to_owned() } else { format!("runtimes.{}", runtime.handler) };
     let install = format!("apt-get install runc (or crun), or name another program as {key} in the configuration");
     let Some(version) = &runtime.version else {
-        if runtime.has_crun && !runtime.found {
-            let what =
-                format!("the OCI runtime {command} is not there; crun is, but the configuration does not name it");
-            let cure = "edge-runtime config set runtime.command crun, then systemctl restart edge-runtime";
-            return vec![Finding::error(CHECK, what, "no container can be started", cure)];
-        }
-        let what = match runtime.found {
-            true => format!("the OCI runtime {command} does not run, or does not say its version"),
-            false => format!("the OCI runtime {command} is not there"),
+        let (what, cure) = match runtime.found {
+            true => ("does not run, or does not say its version", install),
+            false if runtime.has_crun => (
+                "is not there; crun is, but the configuration does not name it",
+                "edge-runtime config set runtime.command crun, then systemctl restart edge-runtime".to_owned(),
+            ),
+            false => ("is not there", install),
         };
-        return vec![Finding::error(CHECK, what, "no container can be started", install)];
+        let what = format!("the OCI runtime {command} {what}");
+        return vec![Finding::error(CHECK, what, "no container can be started", cure)];
     };
     let mut found = Vec::new();
     if let Some(warning) = &runtime.warning {
