@@ -105,7 +105,8 @@ impl Outgoing {
             _ => {
                 drain(&mut self.events, &may_leave, &mut send);
                 if self.events.is_empty() {
-                    self.events_came = None;
+                    // Without the memory of a long time offline.
+                    (self.events_came, self.events) = (None, VecMap::new());
                 }
                 // The remaining rows wait for acknowledgements or for a sync, not for a time.
                 None
