@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::sys::gather::Gather;
 use crate::sys::vec_map::VecMap;
 
 /// Where packets of pods pass chains of other firewalls.
@@ -75,14 +76,13 @@ pub fn blocking(family: &str, table: &str, listed: &str, bridge: &str) -> Vec<Bl
 
 /// The lines of each chain.
 fn chains(listed: &str) -> VecMap<&str, Vec<&str>> {
-    let mut chains: VecMap<&str, Vec<&str>> = VecMap::new();
+    let names = listed.lines().filter_map(|line| line.trim().strip_prefix("chain ")?.split_whitespace().next());
+    // kube-proxy makes thousands, in no order: sorted first, each goes to the map's end.
+    let mut chains: VecMap<&str, Vec<&str>> = names.into_set().into_iter().map(|name| (name, Vec::new())).collect();
     let mut chain = None;
     for line in listed.lines().map(str::trim) {
         if let Some(rest) = line.strip_prefix("chain ") {
             chain = rest.split_whitespace().next();
-            if let Some(name) = chain {
-                chains.insert(name, Vec::new());
-            }
         } else if line == "}" {
             chain = None;
         } else if let Some(lines) = chain.and_then(|name| chains.get_mut(name)) {
@@ -203,6 +203,17 @@ mod tests {
 
     fn found(family: &str, table: &str, listed: &str) -> Vec<(Hook, String)> {
         blocking(family, table, listed, "b0").into_iter().map(|one| (one.hook, one.remedy("b0"))).collect()
+    }
+
+    #[test]
+    fn many_chains_do_not_hold_up_the_node() {
+        let listed: String =
+            (0..100_000).rev().map(|number| format!("\tchain {number:06} {{\n\t\taccept\n\t}}\n")).collect();
+        let began = std::time::Instant::now();
+        let chains = chains(&listed);
+        assert!(chains.len() == 100_000 && chains.values().all(|lines| *lines == ["accept"]));
+        // Inserted as they come, they move 200 GB.
+        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     }
 
     #[test]
