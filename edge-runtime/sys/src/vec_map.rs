@@ -16,7 +16,7 @@ impl<K, V> Default for VecMap<K, V> {
 }
 
 impl<K: Ord, V> FromIterator<(K, V)> for VecMap<K, V> {
-    /// Of two values of a key the last one stays.
+    /// The last of several values of a key stays.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut map = Self::new();
         entries.into_iter().for_each(|(key, value)| drop(map.insert(key, value)));

@@ -1,9 +1,10 @@
 //! What decides about the tables, and their names. Values only.
 
+use std::collections::BTreeMap;
+
 use super::peers::LocalPod;
 use super::view::{Peers, Policy};
 use crate::net::Subnet;
-use crate::sys::vec_map::VecMap;
 
 /// Namespace and name.
 pub type Name = (String, String);
@@ -16,8 +17,8 @@ pub struct World<'a> {
     pub subnets: &'a [Subnet],
     /// This node's name.
     pub node: &'a str,
-    pub policies: &'a VecMap<Name, Policy>,
-    pub others: &'a VecMap<Name, Peers>,
+    pub policies: &'a BTreeMap<Name, Policy>,
+    pub others: &'a BTreeMap<Name, Peers>,
     pub pods: &'a [LocalPod],
 }
 

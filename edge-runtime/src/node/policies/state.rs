@@ -45,8 +45,8 @@ pub(super) type Answered = (BTreeSet<String>, Result<(), String>);
 
 pub(in crate::node) struct Policies {
     enabled: bool,
-    policies: VecMap<Name, Policy>,
-    others: VecMap<Name, Peers>,
+    policies: BTreeMap<Name, Policy>,
+    others: BTreeMap<Name, Peers>,
     /// Pods of this node by uid; empty without a policy.
     pods: VecMap<String, LocalPod>,
     /// Pods that are being connected, and their addresses.
@@ -85,8 +85,8 @@ impl Policies {
     pub(in crate::node) fn open(enabled: bool, store: &Store) -> Result<Self, StoreError> {
         let mut policies = Self {
             enabled,
-            policies: VecMap::new(),
-            others: VecMap::new(),
+            policies: BTreeMap::new(),
+            others: BTreeMap::new(),
             pods: VecMap::new(),
             coming: VecMap::new(),
             waiting: BTreeSet::new(),

@@ -6,7 +6,6 @@ use super::super::bounds::POLICIES_OF_A_NAMESPACE;
 use super::super::peers::Link;
 use super::super::view::Peers;
 use super::*;
-use crate::sys::vec_map::VecMap;
 
 fn pod(namespace: &str, app: &str, ip: &str) -> LocalPod {
     LocalPod {
@@ -22,8 +21,8 @@ fn pod(namespace: &str, app: &str, ip: &str) -> LocalPod {
 }
 
 struct Site {
-    policies: VecMap<Name, Policy>,
-    others: VecMap<Name, Peers>,
+    policies: BTreeMap<Name, Policy>,
+    others: BTreeMap<Name, Peers>,
     pods: Vec<LocalPod>,
     subnets: Vec<Subnet>,
 }
@@ -34,7 +33,7 @@ impl Site {
         let pods =
             vec![pod("shop", "web", "10.85.0.2"), pod("shop", "db", "10.85.0.3"), pod("other", "web", "10.85.0.4")];
         let subnets = vec!["10.85.0.0/24".parse().unwrap()];
-        Self { policies: VecMap::new(), others: VecMap::new(), pods, subnets }
+        Self { policies: BTreeMap::new(), others: BTreeMap::new(), pods, subnets }
     }
 
     fn with(mut self, name: &str, spec: Value) -> Self {
