@@ -69,9 +69,15 @@ fn run(given: Given) -> Result<(), CliError> {
     remove_from_host(&paths)?;
     crate::sys::trash::sweep(&paths.trash())?;
     if given.has("all") {
-        remove_logs(&paths)?;
-        files::remove_tree(&paths.state())?;
-        files::remove_tree(&paths.run())?;
+        // Logs that stay are named at the end: the key goes in any case.
+        let logs = remove_logs(&paths);
+        for folder in [paths.state(), paths.run()] {
+            // A link leads to another disk.
+            if let Some(real) = files::unless_missing(folder.canonicalize()).map_err(files::named(&folder))? {
+                files::remove_tree(&real)?;
+            }
+        }
+        logs?;
     }
     print("reset: no container, mount, namespace, link or cgroup of this node is left")
 }
@@ -205,17 +211,17 @@ fn refuse_mounted(state: &Path) -> Result<(), CliError> {
 
 /// Deletes the logs of this node's pods, NAMESPACE_NAME_UID. A kubelet or another node may log in the same folder.
 fn remove_logs(paths: &Paths) -> std::io::Result<()> {
-    let logs = paths.all_pod_logs();
+    let (logs, mut done) = (paths.all_pod_logs(), Ok(()));
     for entry in std::fs::read_dir(&logs).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let uid = name.to_str().and_then(|name| name.rsplit_once('_')).map_or("", |(_, uid)| uid);
         if uid.starts_with(|first: char| first.is_ascii_alphanumeric()) && paths.pod(uid).exists() {
-            files::remove_tree(&entry.path())?;
+            done = done.and(files::remove_tree(&entry.path()));
         }
     }
     // Unless others have something there.
     let _ = std::fs::remove_dir(logs);
-    Ok(())
+    done
 }
 
 /// Newest first, so that mounts within mounts go before them.

@@ -71,8 +71,8 @@ pub fn rename_to_free(path: &Path, targets: impl Fn(u32) -> PathBuf) -> io::Resu
     Ok(())
 }
 
-/// Deletes a folder and all its content; a missing one is fine. Refuses while anything is mounted in it: a mount (a
-/// hostPath, an overlay) has data that must not be deleted.
+/// Deletes a folder and all its content; a missing one is fine, and of a link only the link goes. Refuses while anything is
+/// mounted in it: a mount (a hostPath, an overlay) has data that must not be deleted.
 ///
 /// # Errors
 /// A mount is left, or the path cannot be deleted; it is named.
@@ -81,13 +81,18 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     delete_tree(&real).map_err(named(path))
 }
 
-/// Returns the real path of a folder without mounts in it; `None` for a missing one.
+/// Returns the real path of a folder without mounts in it; `None` for one whose parent is missing. The last name is not
+/// followed: a pod that may write to `/var/log` could put a link there, and have any folder deleted.
 ///
 /// # Errors
 /// A mount is left.
 pub(crate) fn unmounted(path: &Path) -> io::Result<Option<PathBuf>> {
     // The mount table holds real paths: behind a link no mount would be found.
-    let Some(real) = unless_missing(path.canonicalize()).map_err(named(path))? else { return Ok(None) };
+    let real = match path.parent().zip(path.file_name()) {
+        Some((folder, name)) if folder != Path::new("") => folder.canonicalize().map(|folder| folder.join(name)),
+        _ => path.canonicalize(),
+    };
+    let Some(real) = unless_missing(real).map_err(named(path))? else { return Ok(None) };
     match mounts_below(&real)?.pop() {
         Some(mount) => Err(io::Error::other(format!("{} is still mounted", mount.display()))),
         None => Ok(Some(real)),
@@ -174,6 +179,25 @@ pub fn lock_within(file: &File, patience: Duration) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_link_to_a_folder_is_removed() {
+        let temp = tempfile::tempdir().unwrap();
+        let (target, link) = (temp.path().join("target"), temp.path().join("link"));
+        fs::create_dir_all(target.join("in")).unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        // Links before the last name are followed.
+        remove_tree(&link.join("in")).unwrap();
+        assert!(!target.join("in").exists());
+        remove_tree(&link).unwrap();
+        assert!(!link.is_symlink() && target.exists());
+        std::os::unix::fs::symlink("/proc", &link).unwrap();
+        remove_tree(&link).unwrap();
+        assert!(!link.is_symlink(), "mounts behind it do not matter");
+        remove_tree(&link).unwrap();
+        remove_tree(&link.join("in")).unwrap();
+        assert!(remove_tree(Path::new("/proc")).is_err());
+    }
 
     #[test]
     fn lock_of_another_process_is_not_waited_for_without_end() {

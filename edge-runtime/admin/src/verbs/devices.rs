@@ -31,6 +31,12 @@ fn run(given: Given) -> Result<(), CliError> {
     if names_no_device {
         takes::only(&given, VERB.flags, "devices without NAMESPACE/DEVICE", &["output", "json"])?;
     }
+    if let Some((own, _)) = words.get(1).and_then(|device| device.split_once('/'))
+        && given.has("namespace")
+        && own != namespace
+    {
+        return Err(CliError::Usage(format!("the device is in namespace {own}, not in that of --namespace")));
+    }
     let watch = matches!(question, Question::Watch { .. });
     let table = match question {
         Question::Mappers {} => mappers,
@@ -201,6 +207,20 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn namespace_of_another_device_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let of = |words: &[&'static str]| {
+            let words = words.iter().copied().chain(["--root", root.path().to_str().unwrap()]);
+            run(VERB.parse(lexopt::Parser::from_args(words)).unwrap())
+        };
+        let refused = of(&["get", "a/t1", "-n", "b"]);
+        assert!(matches!(&refused, Err(CliError::Usage(why)) if why.contains("in namespace a")), "{refused:?}");
+        for fine in [["get", "a/t1", "-n", "a"], ["get", "t1", "-n", "b"]] {
+            assert!(matches!(of(&fine), Err(CliError::Failed(_))), "no helper listens: {fine:?}");
+        }
+    }
 
     #[test]
     fn words_are_a_question() {
