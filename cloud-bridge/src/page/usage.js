@@ -15,6 +15,9 @@ export const memory = (used) => (used && used[1] !== null ? `${Math.ceil(used[1]
 // Names that are due at `now`, by `at` of what was read.
 export const due = (read, names, now) => names.filter((name) => now - (read.get(name)?.at ?? -Infinity) >= ANEW).slice(0, MOST);
 
+// Pause after so many requests that failed one after another: the network of a laptop changes.
+export const pause = (failed) => Math.min(LOOK * 2 ** failed, ANEW);
+
 // What the bridge says; null if it cannot be asked, undefined if it refuses or knows no such thing.
 async function ask(path) {
   try {
@@ -39,6 +42,7 @@ export class NodesUsage {
     this.read = new Map();
     this.any = false;
     this.after = 0;
+    this.failed = 0;
     eachLook(() => this.look());
   }
 
@@ -56,10 +60,15 @@ export class NodesUsage {
     if (!names.length) return;
     this.after = Infinity;
     const all = await ask(`/api/usage/${names.join(',')}`);
+    if (all === null) {
+      this.after = now + pause(this.failed++);
+      return;
+    }
+    this.failed = 0;
     for (const name of names) this.read.set(name, { at: now, used: all?.[name] ?? null });
     const some = Boolean(all) && Object.keys(all).length > 0;
     this.any = all === undefined ? false : this.any || some;
-    this.after = all === undefined ? now + REFUSED : all === null ? now + ANEW : some || this.any ? 0 : now + WITHOUT;
+    this.after = all === undefined ? now + REFUSED : some || this.any ? 0 : now + WITHOUT;
     this.known();
   }
 }
@@ -78,6 +87,7 @@ export class NodeUsage {
     this.node = null;
     this.pods = new Map();
     this.after = 0;
+    this.failed = 0;
     this.look();
   }
 
@@ -91,6 +101,11 @@ export class NodeUsage {
     this.after = now + ANEW;
     const all = await ask(`/api/nodes/${encodeURIComponent(name)}/usage`);
     if (this.name !== name) return;
+    if (all === null) {
+      this.after = now + pause(this.failed++);
+      return;
+    }
+    this.failed = 0;
     if (all === undefined) this.after = now + REFUSED;
     this.node = all?.node ?? null;
     this.pods = new Map((all?.pods ?? []).map(([namespace, pod, used]) => [`${namespace}/${pod}`, used]));

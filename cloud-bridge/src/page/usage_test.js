@@ -2,15 +2,17 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { NodesUsage, NodeUsage, cpu, due, memory } from './usage.js';
+import { NodesUsage, NodeUsage, cpu, due, memory, pause } from './usage.js';
 
 // The parts of a browser that are used: `hidden`, and what was asked for.
 const asked = [];
 let answer = {};
 globalThis.document = { hidden: false, addEventListener() {} };
 globalThis.setInterval = () => 0;
+let lost = false;
 globalThis.fetch = async (path) => {
   asked.push(path);
+  if (lost) throw new TypeError('Failed to fetch');
   return { ok: answer !== null, status: answer === null ? 403 : 200, json: async () => answer };
 };
 const since = (begun) => asked.slice(begun);
@@ -50,6 +52,24 @@ test('a refusal is not followed by more requests', async () => {
   await usage.look();
   assert.equal(since(begun).length, 1);
   assert.equal(usage.any, false);
+});
+
+test('a request that fails is soon repeated, and known values stay', async () => {
+  assert.deepEqual([0, 1, 2, 3, 40].map(pause), [5000, 10000, 20000, 30000, 30000]);
+  const [begun, clock] = [asked.length, Date.now];
+  let now = clock();
+  Date.now = () => now;
+  const usage = new NodesUsage(() => ['a'], () => {});
+  answer = { a: [250, 5] };
+  await usage.look();
+  [lost, now] = [true, now + 30000];
+  await usage.look();
+  await usage.look();
+  assert.deepEqual([since(begun).length, usage.get('a')], [2, [250, 5]]);
+  [lost, now, answer] = [false, now + 5000, { a: [251, 5] }];
+  await usage.look();
+  assert.deepEqual([since(begun).length, usage.get('a')], [3, [251, 5]]);
+  Date.now = clock;
 });
 
 test('values of another node are not shown', async () => {
