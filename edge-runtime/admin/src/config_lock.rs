@@ -29,7 +29,7 @@ pub(crate) fn take(file: &Path) -> io::Result<File> {
 /// The file that a link leads to.
 ///
 /// # Errors
-/// A folder on the way is none, or cannot be read.
+/// A part of the path is not a folder, or cannot be read.
 pub(crate) fn real(file: &Path) -> io::Result<PathBuf> {
     unless_missing(file.canonicalize())?.map_or_else(|| std::path::absolute(file), Ok)
 }
