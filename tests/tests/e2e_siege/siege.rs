@@ -235,7 +235,7 @@ fn attack(attacks: &[&Attack<'_>], seed: u64, lasts: Duration) -> Done {
 
 /// Deletes what these attacks have created. Only the last one waits until nothing is left: before, the objects of the
 /// others still make new ones.
-fn undo(attacks: &[&Attack<'_>], lasts: Duration) -> Done {
+pub(crate) fn undo(attacks: &[&Attack<'_>], lasts: Duration) -> Done {
     let mut attacks = attacks.to_vec();
     attacks.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     attacks.dedup_by(|one, other| one.name == other.name);

@@ -16,14 +16,14 @@ mod reads;
 mod streams;
 mod workloads;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sampan_tests::{Cluster, EdgeNode, manifest};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Endpoint};
 use crate::random::Random;
-use crate::siege::{Attack, Done, account};
+use crate::siege::{Attack, Done, account, undo};
 
 /// Quota that an administrator grants.
 const QUOTA: [(&str, &str); 11] = [
@@ -42,6 +42,8 @@ const QUOTA: [(&str, &str); 11] = [
 /// Simulated nodes without a daemon, for the scheduler.
 const NODES: usize = 50;
 const NAMESPACE: &str = "evil";
+/// Time in which [`Tenant::hoard`] makes objects of one kind.
+const HOARDED: Duration = Duration::from_secs(1);
 pub(crate) const POD: &str = "bait";
 pub(crate) const JSON: &str = "application/json";
 
@@ -106,7 +108,35 @@ impl Tenant {
         all.extend(workloads::attacks(self));
         all.extend(reads::attacks(self));
         all.extend(streams::attacks(self));
+        all.push(self.hoard());
         all
+    }
+
+    /// The attacks that leave objects, a second each, so that objects of all kinds are there at once.
+    fn hoard(&self) -> Attack<'_> {
+        let makers = || {
+            let all = bodies::attacks(self).into_iter().chain(objects::attacks(self)).chain(workloads::attacks(self));
+            all.filter(|attack| attack.undo.is_some()).collect::<Vec<_>>()
+        };
+        let run = move |random: &mut Random, until: Instant| {
+            let (mut makers, mut done) = (makers(), Done::default());
+            random.shuffle(&mut makers);
+            for maker in makers.iter().cycle() {
+                let now = Instant::now();
+                if now >= until {
+                    break;
+                }
+                let one = (maker.run)(random, until.min(now + HOARDED));
+                done.requests += one.requests;
+                done.accepted += one.accepted;
+            }
+            done
+        };
+        let undo = move |until: Instant| {
+            let makers = makers();
+            undo(&makers.iter().collect::<Vec<_>>(), until.saturating_duration_since(Instant::now()))
+        };
+        Attack { undo: Some(Box::new(undo)), ..Attack::new("hoard", run) }
     }
 
     pub(crate) fn asker(&self) -> Asker {
@@ -149,7 +179,7 @@ impl Tenant {
                 if left["items"].as_array().is_some_and(Vec::is_empty) {
                     break;
                 }
-                std::thread::sleep(std::time::Duration::from_millis(200));
+                std::thread::sleep(Duration::from_millis(200));
             }
             asker.done
         };
