@@ -8,11 +8,11 @@ use std::path::Path;
 
 use edge_runtime::cli::verb::Given;
 use edge_runtime::cli::{CliError, print};
+use sampan_launcher::config_lock;
 use sampan_sys::files::{named, unless_missing};
 use serde_yaml_ng::Value;
 
 use super::edit;
-use crate::config_lock;
 use crate::man::keys::KEYS;
 use crate::verbs::print_config::of_text;
 

@@ -1,4 +1,4 @@
-//! Lock of a configuration file: one command at a time reads and changes it.
+//! Lock of a configuration file: one command or rollback at a time reads and changes it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The lock cannot be made or opened, or another command still has it after 10 s.
-pub(crate) fn take(file: &Path) -> io::Result<File> {
+pub fn take(file: &Path) -> io::Result<File> {
     let real = real(file).map_err(named(file))?;
     let folder = real.parent().unwrap_or(Path::new("/"));
     let mut name = OsString::from(".");
@@ -42,7 +42,7 @@ pub(crate) fn take(file: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// A part of the path is not a folder, or cannot be read.
-pub(crate) fn real(file: &Path) -> io::Result<PathBuf> {
+pub fn real(file: &Path) -> io::Result<PathBuf> {
     unless_missing(file.canonicalize())?.map_or_else(|| std::path::absolute(file), Ok)
 }
 
