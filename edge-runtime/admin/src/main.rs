@@ -4,7 +4,6 @@
 mod ask;
 mod columns;
 mod completion;
-mod config_lock;
 mod doctor;
 mod events;
 mod find;

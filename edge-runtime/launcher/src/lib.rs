@@ -11,8 +11,10 @@
 //! | `judge` | whether what is on trial has proved itself (pure) |
 //! | `look` | what can be seen of the daemon from outside |
 //! | `trial` | the process that looks and judges, and goes back |
+//! | `config_lock` | the lock of a configuration file, also for the commands that change it |
 //! | `main_process` | which process the daemon is, and ending it |
 
+pub mod config_lock;
 pub mod decide;
 pub mod judge;
 pub mod look;

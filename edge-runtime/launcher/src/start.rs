@@ -87,6 +87,8 @@ fn ends_at_once(versions: &Versions, state: &State) -> Option<String> {
 
 /// Returns the state for this start.
 fn settle(versions: &Versions, launcher: &Path, say: Say<'_>) -> State {
+    // As in `Versions::go_back`.
+    let lock = versions.lock_configuration();
     let decided = versions.change(|state| {
         let before = state.clone();
         let start = decide(state, &boot_id());
@@ -99,6 +101,7 @@ fn settle(versions: &Versions, launcher: &Path, say: Say<'_>) -> State {
         }
         Ok((start, state.clone()))
     });
+    drop(lock);
     let (start, state) = match decided.and_then(|decided| decided) {
         Ok(decided) => decided,
         // What cannot be remembered cannot be tried.
@@ -166,6 +169,7 @@ fn become_program(program: &Path, args: &[OsString]) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config_lock;
     use crate::versions::Trial;
 
     #[test]
@@ -234,6 +238,22 @@ mod tests {
         assert_eq!((state.current.as_deref(), state.trial), (Some("1-a"), None));
         assert!(said.borrow().contains(CANNOT_BE_REMEMBERED), "{said:?}");
         assert!(versions.read().trial.is_some(), "the next start ends it again");
+    }
+
+    #[test]
+    fn start_after_a_boot_waits_for_a_change_of_the_configuration() {
+        let temp = tempfile::tempdir().unwrap();
+        let versions = on_trial(temp.path(), Subject::Configuration);
+        versions.change(|state| state.trial.as_mut().unwrap().boot_id = "before".into()).unwrap();
+        let lock = config_lock::take(&versions.configuration()).unwrap();
+        std::thread::scope(|scope| {
+            let start = scope.spawn(|| settle(&versions, Path::new("/nonexistent"), &|_| ()));
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            fs::write(versions.configuration(), "new, and changed").unwrap();
+            drop(lock);
+            assert_eq!(start.join().unwrap().trial, None);
+        });
+        assert_eq!(fs::read(versions.configuration()).unwrap(), b"old");
     }
 
     #[test]

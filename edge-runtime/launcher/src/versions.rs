@@ -10,6 +10,8 @@ use nix::fcntl::{Flock, FlockArg};
 use sampan_sys::files::{lock_within, named, private_dir, remove_tree, replace, unless_missing};
 use serde::{Deserialize, Serialize};
 
+use crate::config_lock;
+
 /// The program that a version cannot be without.
 pub const DAEMON: &str = "edge-runtime";
 /// What people run, beside it.
@@ -263,6 +265,23 @@ impl Versions {
     /// # Errors
     /// The disk cannot be written: the trial continues.
     pub fn go_back(&self, is: impl FnOnce(&State) -> bool, reason: &str) -> io::Result<bool> {
+        let _lock = self.lock_configuration();
+        self.go_back_locked(is, reason)
+    }
+
+    /// Locks the configuration for a rollback, if it is on trial: a command that has read it would write it again. Without the
+    /// lock, or after 10 s, the rollback goes on. Take it before the lock of the state.
+    #[must_use]
+    pub fn lock_configuration(&self) -> Option<File> {
+        let on_trial = self.read().trial.filter(|trial| trial.subject == Subject::Configuration);
+        on_trial.and_then(|_| config_lock::take(&self.configuration()).ok())
+    }
+
+    /// Same as [`Versions::go_back`], for a caller that has the lock of the configuration.
+    ///
+    /// # Errors
+    /// Same as [`Versions::go_back`].
+    pub fn go_back_locked(&self, is: impl FnOnce(&State) -> bool, reason: &str) -> io::Result<bool> {
         self.change(|state| {
             let Some(subject) = state.trial.as_ref().map(|trial| trial.subject).filter(|_| is(state)) else {
                 return Ok(false);
@@ -387,6 +406,24 @@ mod tests {
         assert!(versions.go_back(|_| true, "x").unwrap());
         assert!(!versions.go_back(|_| true, "x").unwrap(), "there is none");
         assert!(versions.read().last.is_some_and(|last| !last.good && last.reason == "x"));
+    }
+
+    #[test]
+    fn rollback_waits_for_a_change_of_the_configuration() {
+        let temp = tempfile::tempdir().unwrap();
+        let versions = versions(temp.path());
+        let trial = Trial { subject: Subject::Configuration, ..Trial::default() };
+        versions.change(|state| state.trial = Some(trial)).unwrap();
+        fs::write(versions.configuration_before(), "old").unwrap();
+        let lock = config_lock::take(&versions.configuration()).unwrap();
+        std::thread::scope(|scope| {
+            let back = scope.spawn(|| versions.go_back(|_| true, "x"));
+            std::thread::sleep(Duration::from_millis(200));
+            fs::write(versions.configuration(), "on trial, and changed").unwrap();
+            drop(lock);
+            assert!(back.join().unwrap().unwrap());
+        });
+        assert_eq!(fs::read(versions.configuration()).unwrap(), b"old");
     }
 
     #[test]

@@ -31,12 +31,12 @@ pub enum Step {
     /// Remove an ended container from the OCI runtime with its bundle and writable layer (log files stay).
     /// Answer: `Removed`.
     RemoveContainer { container: String, attempt: u32, id: String },
-    /// Undo `PrepareSandbox` and remove whatever else the pod has on the node (ended containers, volumes, the
-    /// pod's folder; log files stay). Answer: `TornDown` or `TeardownFailed`.
+    /// Undo `PrepareSandbox` and remove whatever else the pod has on the node (ended containers, volumes, what is
+    /// in the pod's folder; log files stay). Answer: `TornDown` or `TeardownFailed`.
     Teardown,
     /// Put the final status and `Report::PodGone` into the outbox, in the record's own commit.
     ReportGone,
-    /// Drop record and logs of the pod; its object is gone already.
+    /// Drop record, logs and empty folder of the pod; its object is gone already.
     Forget,
     /// Reconcile again at this time, because nothing else changes before. At most one per plan.
     WakeAt(Mono),

@@ -209,18 +209,14 @@ fn refuse_mounted(state: &Path) -> Result<(), CliError> {
     )))
 }
 
-/// Deletes the logs of this node's pods, NAMESPACE_NAME_UID. A kubelet or another node may log in the same folder.
+/// Deletes the logs of this node's pods.
 fn remove_logs(paths: &Paths) -> std::io::Result<()> {
-    let (logs, mut done) = (paths.all_pod_logs(), Ok(()));
-    for entry in std::fs::read_dir(&logs).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let uid = name.to_str().and_then(|name| name.rsplit_once('_')).map_or("", |(_, uid)| uid);
-        if uid.starts_with(|first: char| first.is_ascii_alphanumeric()) && paths.pod(uid).exists() {
-            done = done.and(files::remove_tree(&entry.path()));
-        }
+    let mut done = Ok(());
+    for (_, folder) in crate::logs::own(paths) {
+        done = done.and(files::remove_tree(&folder));
     }
     // Unless others have something there.
-    let _ = std::fs::remove_dir(logs);
+    let _ = std::fs::remove_dir(paths.all_pod_logs());
     done
 }
 

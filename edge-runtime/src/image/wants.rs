@@ -1,6 +1,6 @@
 //! Notes on pulls and imports in progress, in `incoming`: the layers that they need, so that these are not removed as
 //! leftovers, and the layers that they fetched themselves, so that the next attempt can continue. A note outlives an
-//! interrupted attempt; its lock does not.
+//! interrupted attempt; its lock does not. An export has a note, too, which it does not outlive.
 
 use std::cell::RefCell;
 use std::fs;
@@ -15,6 +15,9 @@ use crate::image::digest::hex;
 use crate::image::incoming::{Claim, Incoming, WANT, is_claimed, is_older};
 use crate::image::layers::read_json;
 use crate::store::image_record::Access;
+
+/// Begins the id of a note of an export, in place of an image's.
+pub const EXPORT: &str = "export-";
 
 /// What a note says.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -105,8 +108,8 @@ fn write(claim: &mut Claim, want: &Want) -> io::Result<()> {
     claim.held.write_all(&serde_json::to_vec(want)?)
 }
 
-/// Reads all notes. Those without a running process that are complete, or were not continued for `keep`, are removed
-/// and returned second. `is_known` says whether the image with this [`hex`] has its record and its layers: its process
+/// Reads all notes. Those without a running process that are complete or of an export, or were not continued for `keep`,
+/// are removed and returned second. `is_known` says whether the image with this [`hex`] has its record and its layers: its process
 /// was then killed before it could remove the note. The caller holds the lock.
 ///
 /// # Errors
@@ -121,7 +124,8 @@ pub(super) fn sort(
         let want: Option<Want> = read_json(&path);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // One that a power cut has emptied tells nothing.
-        let is_done = want.is_none() || name.strip_prefix(WANT).is_some_and(&is_known);
+        let id = name.strip_prefix(WANT).unwrap_or_default();
+        let is_done = want.is_none() || id.starts_with(EXPORT) || is_known(id);
         let want = want.unwrap_or_default();
         if !is_claimed(&path) && (is_done || is_older(&path, keep)) {
             fs::remove_file(&path)?;

@@ -15,6 +15,7 @@ use crate::net::cni::Plugins;
 use crate::net::{NetError, Network, NetworkSettings, dns_link, namespaces};
 use crate::paths::Paths;
 use crate::sys::cgroup::{CgroupError, Cgroups, Driver, Pending};
+use crate::sys::files::private_dir;
 use crate::volume;
 
 /// In a pod's folder: its attachment to a CNI network, as long as it has one.
@@ -70,7 +71,10 @@ impl Teardown {
         }
         if for_good {
             note(&mut done, "volumes", volume::teardown(&self.base.paths, uid));
-            note(&mut done, "folder", self.base.trash.throw(&self.base.paths.pod(uid)));
+            let folder = self.base.paths.pod(uid);
+            note(&mut done, "folder", self.base.trash.throw(&folder));
+            // Empty, until the logs go: it shows that they are this node's. A full disk must not keep the pod.
+            let _ = private_dir(&folder);
         }
         done
     }

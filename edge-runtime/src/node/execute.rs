@@ -195,8 +195,10 @@ impl Node {
         }
         log::info!("pod {}/{} is gone", record.namespace, record.name);
         let logs = self.cx.paths.pod_logs(&record.namespace, &record.name, &record.uid);
-        if let Err(error) = crate::sys::files::remove_tree(&logs) {
-            log::warn!("logs stay: {error}");
+        match crate::sys::files::remove_tree(&logs) {
+            // Empty since the teardown; it showed that the logs are this node's.
+            Ok(()) => drop(std::fs::remove_dir(self.cx.paths.pod(uid))),
+            Err(error) => log::warn!("logs stay: {error}"),
         }
     }
 }

@@ -5,8 +5,6 @@
 
 pub(super) mod state;
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Node;
@@ -16,7 +14,6 @@ use crate::pod::id::container_id;
 use crate::pod::record::{ContainerRecord, PodRecord};
 use crate::pod::spec::with_kinds;
 use crate::store::{Fact, StoreError};
-use crate::sys::gather::Gather;
 use sampan_monitor::protocol::{ContainerState, Phase};
 
 /// Number of attempts to search for a running unmanaged container. Its number was on the damaged page.
@@ -147,21 +144,20 @@ impl Node {
     /// Removes folders and logs of unknown pods: the daemon died between a pod's end and its last step. They would
     /// count as disk use and cause evictions.
     fn sweep_folders(&mut self) {
-        let known: BTreeSet<&str> = self.cx.pods.iter().map(|(uid, _)| uid.as_str()).into_set();
-        let names = |folder: &std::path::Path| {
-            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
-        };
-        let (pods, logs) = (self.cx.paths.pods(), self.cx.paths.all_pod_logs());
-        let folders = names(&pods).into_iter().filter(|uid| !known.contains(uid.as_str())).map(|uid| pods.join(uid));
-        // NAMESPACE_NAME_UID, in which only the separators are underscores.
-        let of = |name: &str| name.rsplit_once('_').map(|(_, uid)| uid.to_owned());
-        let unknown = |name: &String| of(name).is_some_and(|uid| !known.contains(uid.as_str()));
-        let logs = names(&logs).into_iter().filter(unknown).map(|name| logs.join(name));
-        for path in folders.chain(logs) {
-            log::info!("{} is of no pod that is known: it is deleted", path.display());
-            if let Err(error) = self.launch.base.trash.throw(&path) {
-                log::warn!("{error}");
+        let logs = crate::logs::own(&self.cx.paths);
+        for entry in std::fs::read_dir(self.cx.paths.pods()).into_iter().flatten().flatten() {
+            let uid = entry.file_name().to_string_lossy().into_owned();
+            if self.cx.pods.contains(&uid) {
+                continue;
+            }
+            // The folder goes last: it shows that the logs are this node's.
+            let logs = logs.iter().filter(|(of, _)| *of == uid).map(|(_, folder)| folder.clone());
+            for path in logs.chain([entry.path()]) {
+                log::info!("{} is of no pod that is known: it is deleted", path.display());
+                if let Err(error) = self.launch.base.trash.throw(&path) {
+                    log::warn!("{error}");
+                    break;
+                }
             }
         }
     }

@@ -283,18 +283,18 @@ mod tests {
         for (wall, due) in
             [("1970-01-01T00:01:00Z", true), ("2026-01-01T00:30:00Z", false), ("2036-01-01T00:00:00Z", true)]
         {
-            assert_eq!(tokens.slots["uid"][&key].is_due(&now(wall)), due, "{wall}");
+            assert_eq!(slot_of(&tokens, &key).is_due(&now(wall)), due, "{wall}");
             assert!(!tokens.lacks("uid"), "no pod waits for one that it has");
         }
         let slot = tokens.slots.get_mut("uid").and_then(|of| of.get_mut(&key)).expect("there");
         (slot.asked, slot.refusals, slot.not_before) = (Some(1), 3, Some(Mono(9_000)));
         tokens.disconnected();
         assert_eq!(
-            tokens.slots["uid"][&key].held.as_ref().map(|held| &held.token),
+            slot_of(&tokens, &key).held.as_ref().map(|held| &held.token),
             Some(&held.token),
             "nor does a refusal"
         );
-        assert!(!tokens.slots["uid"][&key].is_due(&now("2036-01-01T00:00:00Z")), "asked again after the pause");
+        assert!(!slot_of(&tokens, &key).is_due(&now("2036-01-01T00:00:00Z")), "asked again after the pause");
         tokens.forget("uid");
         assert!(tokens.slots.is_empty(), "it goes with its pod");
     }
@@ -317,12 +317,17 @@ mod tests {
         let ms = |text: &str| u64::try_from(time(text).as_millisecond()).ok();
         tokens.time_told(ms("2026-01-01T00:10:00Z"), Mono(1_000));
         let behind = tokens.true_time(at("2026-01-01T00:01:00Z", 30));
-        assert_eq!((behind.wall, tokens.slots["uid"][&key].is_due(&behind)), (time("2026-01-01T00:40:00Z"), false));
-        assert!(tokens.slots["uid"][&key].is_due(&tokens.true_time(at("2026-01-01T00:01:00Z", 40))));
+        assert_eq!((behind.wall, slot_of(&tokens, &key).is_due(&behind)), (time("2026-01-01T00:40:00Z"), false));
+        assert!(slot_of(&tokens, &key).is_due(&tokens.true_time(at("2026-01-01T00:01:00Z", 40))));
     }
 
     fn key(audience: &str) -> Wanted {
         Wanted { audience: audience.to_owned(), seconds: 3600 }
+    }
+
+    /// Token of the pod `uid`.
+    fn slot_of<'a>(tokens: &'a Tokens, wanted: &Wanted) -> &'a Slot {
+        tokens.slots.get("uid").and_then(|of| of.get(wanted)).expect("there")
     }
 
     fn put(tokens: &mut Tokens, uid: &str, wanted: Wanted, slot: Slot) {
@@ -430,13 +435,15 @@ mod tests {
         tokens.want(&cx, "static", &pod(&["a"]));
         assert!(tokens.slots.is_empty(), "it has no service account");
         tokens.want(&cx, "api", &pod(&["a", "stored"]));
-        let lacks = |tokens: &Tokens| tokens.slots["api"].values().map(|slot| slot.held.is_none()).collect::<Vec<_>>();
-        assert_eq!(lacks(&tokens), [true, false], "one is in the store");
+        let of_api = |tokens: &Tokens| -> Vec<(String, bool, u32)> {
+            let of = tokens.slots.get("api").expect("there");
+            of.iter().map(|(wanted, slot)| (wanted.audience.clone(), slot.held.is_none(), slot.refusals)).collect()
+        };
+        let one = |audience: &str, lacks: bool, refusals: u32| (audience.to_owned(), lacks, refusals);
+        assert_eq!(of_api(&tokens), [one("a", true, 0), one("stored", false, 0)], "one is in the store");
         each(&mut tokens.slots).for_each(|(_, _, slot)| slot.refusals = 7);
         tokens.want(&cx, "api", &pod(&["a", "b"]));
-        let refusals: Vec<_> =
-            tokens.slots["api"].iter().map(|(wanted, slot)| (&*wanted.audience, slot.refusals)).collect();
-        assert_eq!(refusals, [("a", 7), ("b", 0)], "what it still wants stays as it is");
+        assert_eq!(of_api(&tokens), [one("a", true, 7), one("b", true, 0)], "what it still wants stays as it is");
         tokens.want(&cx, "api", &pod(&[]));
         assert!(tokens.slots.is_empty());
     }

@@ -63,15 +63,16 @@ impl Bench {
         work(&VolumeContext { paths: &self.paths, pod: &self.pod, objects: &objects, facts: &self.facts })
     }
 
-    fn setup(&self) -> Result<VecMap<String, VolumeHostPath>, VolumeError> {
-        self.with(|ctx| {
+    fn setup(&self) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
+        let made = self.with(|ctx| {
             look::looks(ctx).iter().try_for_each(look::Look::run)?;
             setup(ctx)
-        })
+        })?;
+        Ok(made.iter().map(|(name, volume)| (name.clone(), volume.clone())).collect())
     }
 
     fn mounts(&self) -> Result<Vec<Mount>, VolumeError> {
-        let volumes = self.setup().unwrap();
+        let volumes: VecMap<String, VolumeHostPath> = self.setup().unwrap().into_iter().collect();
         let containers: &[Container] = &self.pod.spec.as_ref().unwrap().containers;
         let (mounts, looks) = container_mounts(&MountContext {
             paths: &self.paths,

@@ -3,7 +3,6 @@
 
 use std::borrow::Borrow;
 use std::mem;
-use std::ops::Index;
 
 /// Entries sorted by key. Inserting and removing move all entries behind, so it is for maps of up to some hundred entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,15 +154,6 @@ impl<K, V> VecMap<K, V> {
     }
 }
 
-/// The value of a key that is there; a missing key is a panic.
-impl<K: Borrow<Q>, Q: Ord + ?Sized, V> Index<&Q> for VecMap<K, V> {
-    type Output = V;
-
-    fn index(&self, key: &Q) -> &V {
-        self.get(key).expect("the key is there")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -194,7 +184,7 @@ mod tests {
         ours.retain(|key, value| key.len() < 3 || *value > 500);
         theirs.retain(|key, value| key.len() < 3 || *value > 500);
         assert!(ours.keys().eq(theirs.keys()) && ours.values().eq(theirs.values()) && !ours.is_empty());
-        assert!(theirs.keys().all(|key| ours[key] == theirs[key]));
+        assert!(theirs.iter().all(|(key, value)| ours.get(key) == Some(value)));
         assert_eq!(ours.pop_first(), theirs.pop_first());
         assert_eq!(VecMap::<u8, u8>::new().pop_first(), None);
         assert!(ours.into_values().eq(theirs.into_values()));

@@ -231,6 +231,15 @@ fn everything_comes_back_without_a_network() {
     assert_eq!(done["status"]["phase"], "Failed");
     assert_eq!(done["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 3);
     assert_eq!(wait_running(&node, 3), after, "the connection changed nothing");
+
+    let uid = done["metadata"]["uid"].as_str().unwrap_or_default();
+    let folder = node.root().join("var/lib/edge-runtime/pods").join(uid);
+    assert!(folder.exists(), "it shows that the logs are this node's");
+    cluster.kubectl.ok(&["delete", "pod", "done", "--wait=false"]);
+    until(Duration::from_secs(20), "the folder goes with the logs", || match folder.exists() {
+        true => Err(node.log()),
+        false => Ok(()),
+    });
 }
 
 /// xorshift64*: good enough to select moments.

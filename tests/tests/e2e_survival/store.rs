@@ -63,6 +63,9 @@ fn five_pods_outlive_a_bad_page_without_a_cloud() {
         std::fs::write(stale_logs.join("c/0.log"), "").expect("a log");
     };
     leave_stale();
+    // A kubelet's, whose state is elsewhere.
+    let foreign = logs.join("default_other_11111111-1111-4111-8111-111111111111");
+    std::fs::create_dir(&foreign).expect("a folder");
 
     let first = |page: usize, _: &[u8]| page == 0;
     let records = |_: usize, page: &[u8]| is_leaf_with(page, "\"boot_id\":");
@@ -91,7 +94,8 @@ fn five_pods_outlive_a_bad_page_without_a_cloud() {
         until(Duration::from_secs(20), "what is of nobody is swept after the list", || {
             if stale.exists() || stale_logs.exists() { Err(node.log()) } else { Ok(()) }
         });
-        assert_eq!(std::fs::read_dir(&logs).expect("logs").count(), 5, "those of the pods stay");
+        assert_eq!(std::fs::read_dir(&logs).expect("logs").count(), 6, "those of the pods and of others stay");
+        assert!(foreign.exists(), "{what}: {}", node.log());
         assert_eq!(wait_running(&node, 5), before, "{what}: {}", node.log());
         assert!(!node.log().contains("pulling"), "{what}");
         leave_stale();

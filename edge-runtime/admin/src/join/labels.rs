@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 
 use edge_protocol::node_labels;
 use edge_runtime::config::{ConfigError, ConfigFile};
+use sampan_launcher::config_lock;
 use sampan_sys::files;
-
-use crate::config_lock;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LabelError {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use edge_runtime::config::{Config, ConfigFile, Overrides};
+use sampan_launcher::config_lock;
 use sampan_launcher::versions::Subject;
 use sampan_sys::files::unless_missing;
 
 use super::fields;
 use super::job::{End, Job};
 use super::upgrade::trial_ended;
-use crate::config_lock;
 use crate::upgrade::begin::{What, begin, versions};
 
 pub(super) fn work(job: &mut Job<'_>, wanted: &BTreeMap<String, String>) -> Result<End, String> {

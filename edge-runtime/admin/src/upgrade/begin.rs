@@ -30,7 +30,7 @@ pub(crate) enum What<'a> {
     Configuration(&'a str),
 }
 
-/// Begins it. Comes back when the daemon has ended.
+/// Begins it. Comes back when the daemon has ended. The caller has the lock of a configuration to try.
 ///
 /// # Errors
 /// There is a trial already, the daemon was not started by the launcher, or the disk takes nothing: nothing has changed.
@@ -66,7 +66,7 @@ pub(crate) fn begin(
     if let What::Configuration(text) = what
         && let Err(source) = replace(&versions.configuration(), text.as_bytes(), true)
     {
-        let _ = versions.go_back(|_| true, "the configuration could not be written");
+        let _ = versions.go_back_locked(|_| true, "the configuration could not be written");
         return Err(UpgradeError::Io { path: versions.configuration(), source });
     }
     daemon.end();

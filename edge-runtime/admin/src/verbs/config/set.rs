@@ -8,11 +8,11 @@ use std::path::Path;
 
 use edge_runtime::cli::verb::Given;
 use edge_runtime::cli::{CliError, print};
+use sampan_launcher::config_lock;
 use sampan_sys::files::{named, unless_missing};
 use serde_yaml_ng::Value;
 
 use super::edit;
-use crate::config_lock;
 use crate::man::keys::KEYS;
 use crate::verbs::print_config::of_text;
 
@@ -21,23 +21,34 @@ const MODE: u32 = 0o644;
 
 pub(super) fn set(given: &Given, file: &Path, key: &str, typed: &str) -> Result<(), CliError> {
     let path = path(key).map_err(CliError::Failed)?;
+    // The lock makes the folder: a value that is refused must not.
+    changed(given, file, &path, typed)?;
     let _lock = config_lock::take(file)?;
-    let before = unless_missing(fs::read_to_string(file)).map_err(named(file))?.unwrap_or_default();
-    let after = accepted(&values(typed), |value| {
-        let why = |why: String| CliError::Failed(format!("{}: {why}", file.display()));
-        let text = edit::set(&before, &path, value).map_err(why)?;
-        of_text(given, &text, file)?;
-        Ok(text)
-    });
-    let after = after.map_err(|error| match error {
-        CliError::Failed(why) => CliError::Failed(format!("{why}; nothing was changed")),
-        other => other,
-    })?;
+    let (before, after) = changed(given, file, &path, typed)?;
     if after == before {
         return print(&format!("{key} has this value already"));
     }
     write(file, &after).map_err(named(file))?;
     print(&format!("{key} is set in {}; in force after: systemctl restart edge-runtime", file.display()))
+}
+
+/// The text of the file, and the text with the value.
+///
+/// # Errors
+/// The file cannot be read, or a node would not run with the result.
+fn changed(given: &Given, file: &Path, path: &[&str], typed: &str) -> Result<(String, String), CliError> {
+    let before = unless_missing(fs::read_to_string(file)).map_err(named(file))?.unwrap_or_default();
+    let after = accepted(&values(typed), |value| {
+        let why = |why: String| CliError::Failed(format!("{}: {why}", file.display()));
+        let text = edit::set(&before, path, value).map_err(why)?;
+        of_text(given, &text, file)?;
+        Ok(text)
+    });
+    match after {
+        Ok(after) => Ok((before, after)),
+        Err(CliError::Failed(why)) => Err(CliError::Failed(format!("{why}; nothing was changed"))),
+        Err(other) => Err(other),
+    }
 }
 
 /// The keys that lead to a value. Names that users choose may have dots: `labels.example.com/site`.
@@ -210,6 +221,9 @@ mod tests {
             assert!(matches!(&refused, Err(CliError::Failed(why)) if why.contains(named)), "{key}: {refused:?}");
         }
         assert_eq!(fs::read_to_string(&file).unwrap(), "node-name: edge-1\nmax-pods: 7\n");
+        let missing = root.path().join("missing");
+        assert!(set(root.path(), &missing.join("config.yaml"), "max-pods", "many").is_err());
+        assert!(!missing.exists(), "no folder is made for a value that is refused");
         let below = file.join("x");
         let refused = set(root.path(), &below, "max-pods", "7");
         assert!(matches!(refused, Err(CliError::Failed(why)) if why.starts_with(below.to_str().unwrap())));

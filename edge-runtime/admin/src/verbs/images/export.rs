@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::image::layers::Layers;
-use edge_runtime::image::wants::Wants;
+use edge_runtime::image::wants::{EXPORT, Wants};
 use edge_runtime::image::{ImageError, Reference};
 use edge_runtime::paths::Paths;
 use edge_runtime::store::image_record::{Access, ImageConfig, ImageRecord};
@@ -66,13 +66,13 @@ pub(super) fn export(paths: &Paths, image: &str, file: &Path, overwrite: bool) -
     }
 }
 
-/// Keeps the layers of an image from being removed until the result is dropped: a note like that of a pull, which a sweep
-/// respects.
+/// Keeps the layers of an image from being removed until the result is dropped or this process ends: a note like that of a
+/// pull, which a sweep respects.
 fn keep(layers: &Layers, record: &ImageRecord) -> Result<Wants, ImageError> {
     layers.prepare()?;
     let kept = Wants::default();
     // Several processes may export one image.
-    let name = format!("export-{}", std::process::id());
+    let name = format!("{EXPORT}{}", std::process::id());
     kept.begin(layers.incoming(), &name, &record.layers, Vec::new(), Access::new())?;
     Ok(kept)
 }
@@ -190,6 +190,7 @@ mod tests {
     use edge_runtime::image::import::Import;
     use edge_runtime::image::limits::Limits;
     use edge_runtime::image::platform::Wanted;
+    use edge_runtime::image::wants::Want;
 
     use super::*;
 
@@ -269,6 +270,16 @@ mod tests {
         drop(kept);
         remove();
         assert!(!layers.has(&record.layers[0]));
+    }
+
+    #[test]
+    fn note_of_a_killed_export_keeps_no_layers() {
+        let (_temp, layers, record) = node();
+        let want = Want { layers: record.layers.clone(), ..Want::default() };
+        let note = layers.incoming().dir().join("want-export-1");
+        fs::write(&note, serde_json::to_vec(&want).unwrap()).unwrap();
+        sweep(&layers, || Ok(Default::default()), Sweep::USUAL).unwrap();
+        assert!(!note.exists() && !layers.has(&record.layers[0]));
     }
 
     #[test]
