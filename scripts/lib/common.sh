@@ -49,6 +49,16 @@ rust_is_new_enough() {
     [ "$(printf '%s\n%s\n' "$rust_minimum" "$have" | sort -V | head -n 1)" = "$rust_minimum" ]
 }
 
+# Formatter and linter of the toolchain, which Debian has in packages of their own.
+need_lints() {
+    need cargo-fmt rustfmt-web
+    need cargo-clippy rust-web-clippy
+    # rustup has both programs in its folder, also without the components that they start.
+    if ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
+        fail "rustfmt or clippy is missing: rustup component add rustfmt clippy"
+    fi
+}
+
 # commit: the first 12 digits of this tree's commit, with -dirty if files differ from it. Nothing without git, also in an archive
 # that was unpacked within another repository.
 commit() {
