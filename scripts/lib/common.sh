@@ -22,8 +22,11 @@ apt_updated=
 # need COMMAND PACKAGE: installs the Debian package unless the command is there.
 need() {
     command -v "$1" >/dev/null 2>&1 && return
-    command -v apt-get >/dev/null 2>&1 || fail "$1 is missing and this is no Debian host: install $2 by hand"
-    [ "$(id -u)" = 0 ] || fail "$1 is missing: install the package $2 (or run as root)"
+    local what=$1
+    # A library has no command.
+    case "$what" in no-such-command-*) what=$2 ;; esac
+    command -v apt-get >/dev/null 2>&1 || fail "$what is missing and this is no Debian host: install $2 by hand"
+    [ "$(id -u)" = 0 ] || fail "$what is missing: install the package $2 (or run as root)"
     if [ -z "$apt_updated" ]; then say "updating the package list"; apt-get update -qq || say "apt-get update had errors; trying with what it got"; apt_updated=1; fi
     say "installing $2"
     quietly env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$2"
