@@ -39,10 +39,11 @@ need_rust() {
     need gcc gcc
     [ -e /usr/include/stdio.h ] || need no-such-command-libc libc6-dev
     if ! rust_is_new_enough; then
-        need no-such-command-rustc rustc-web
-        need no-such-command-cargo cargo-web
+        local help="Rust $rust_minimum or newer is needed: install it with rustup (https://rustup.rs)"
+        # Not every Debian has them; in a shell of its own, for `need` ends the one that it is in.
+        (need no-such-command-rustc rustc-web && need no-such-command-cargo cargo-web) || fail "$help"
         hash -r
-        rust_is_new_enough || fail "rustc >= $rust_minimum is needed: install it with rustup"
+        rust_is_new_enough || fail "$help"
     fi
 }
 
