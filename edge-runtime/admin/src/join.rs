@@ -27,7 +27,7 @@ pub(crate) struct Joined {
     pub(crate) cluster: String,
     /// Why it is the same node as before: a token that was used up is refused, as it should be.
     pub(crate) refused: Option<JoinError>,
-    /// A daemon that runs has to begin again: as another node, with other labels. A new certificate it finds by itself.
+    /// Whether a running daemon has to restart, see [`must_restart`].
     pub(crate) restart: bool,
 }
 
@@ -66,16 +66,33 @@ pub(crate) fn become_node(paths: &Paths, wanted: &Wanted) -> Result<Joined, Beco
     match (smol::block_on(join(paths, &wanted.token, &wanted.bridges, &wanted.node)), old) {
         (Ok(identity), old) => {
             identity.save(paths)?;
-            Ok(Joined { cluster: identity.cluster, refused: None, restart: labelled || old.is_none() })
+            let restart = must_restart(labelled, old.as_ref().map(|old| &old.bridges[..]), &identity.bridges);
+            Ok(Joined { cluster: identity.cluster, refused: None, restart })
         }
         (Err(why), Some(old)) => Ok(Joined { cluster: old.cluster, refused: Some(why), restart: labelled }),
         (Err(why), None) => Err(why.into()),
     }
 }
 
+/// Whether a running daemon does not notice this join by itself. It looks for another certificate when a bridge refuses its
+/// own, and reads labels and bridges when it starts: a bridge that has moved refuses nothing.
+fn must_restart(labelled: bool, old: Option<&[BridgeAddress]>, new: &[BridgeAddress]) -> bool {
+    labelled || old != Some(new)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn daemon_restarts_for_other_labels_and_bridges() {
+        let bridges = |text: &str| [text.parse::<BridgeAddress>().unwrap()];
+        let (here, there) = (bridges("https://b:1"), bridges("https://c:1"));
+        assert!(!must_restart(false, Some(&here), &here), "it finds a new certificate");
+        assert!(must_restart(false, Some(&here), &there), "the bridge has moved");
+        assert!(must_restart(true, Some(&here), &here), "labels have changed");
+        assert!(must_restart(false, None, &here), "it was no node");
+    }
 
     #[test]
     fn only_what_time_cannot_cure_is_final() {
