@@ -27,7 +27,7 @@ pub(crate) struct Joined {
     pub(crate) cluster: String,
     /// Why it is the same node as before: a token that was used up is refused, as it should be.
     pub(crate) refused: Option<JoinError>,
-    /// Whether a running daemon has to restart, see [`must_restart`].
+    /// Whether a running daemon has to restart: as another node, with other labels, or see [`must_restart`].
     pub(crate) restart: bool,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn become_node(paths: &Paths, wanted: &Wanted) -> Result<Joined, Beco
     match (smol::block_on(join(paths, &wanted.token, &wanted.bridges, &wanted.node)), old) {
         (Ok(identity), old) => {
             identity.save(paths)?;
-            let restart = must_restart(labelled, old.as_ref().map(|old| &old.bridges[..]), &identity.bridges);
+            let restart = labelled || old.is_none_or(|old| must_restart(&old, &identity));
             Ok(Joined { cluster: identity.cluster, refused: None, restart })
         }
         (Err(why), Some(old)) => Ok(Joined { cluster: old.cluster, refused: Some(why), restart: labelled }),
@@ -74,10 +74,10 @@ pub(crate) fn become_node(paths: &Paths, wanted: &Wanted) -> Result<Joined, Beco
     }
 }
 
-/// Whether a running daemon does not notice this join by itself. It looks for another certificate when a bridge refuses its
-/// own, and reads labels and bridges when it starts: a bridge that has moved refuses nothing.
-fn must_restart(labelled: bool, old: Option<&[BridgeAddress]>, new: &[BridgeAddress]) -> bool {
-    labelled || old != Some(new)
+/// Whether a running daemon does not notice another identity of its node by itself. It looks for one when a bridge refuses its
+/// own: a bridge that has moved does not answer, and one of another authority it leaves before that.
+fn must_restart(old: &Identity, new: &Identity) -> bool {
+    old.bridges != new.bridges || old.ca != new.ca
 }
 
 #[cfg(test)]
@@ -85,13 +85,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn daemon_restarts_for_other_labels_and_bridges() {
-        let bridges = |text: &str| [text.parse::<BridgeAddress>().unwrap()];
-        let (here, there) = (bridges("https://b:1"), bridges("https://c:1"));
-        assert!(!must_restart(false, Some(&here), &here), "it finds a new certificate");
-        assert!(must_restart(false, Some(&here), &there), "the bridge has moved");
-        assert!(must_restart(true, Some(&here), &here), "labels have changed");
-        assert!(must_restart(false, None, &here), "it was no node");
+    fn daemon_restarts_for_another_bridge_or_authority() {
+        let identity = |bridge: &str, certificate: &str, ca: &str| -> Identity {
+            let text = serde_json::json!({
+                "node": "n", "cluster": "c", "bridges": [bridge], "certificate": certificate, "ca": ca, "key": "k",
+            });
+            serde_json::from_value(text).unwrap()
+        };
+        let old = identity("https://b:1", "first", "one");
+        assert!(!must_restart(&old, &identity("https://b:1", "second", "one")), "it finds a new certificate");
+        assert!(must_restart(&old, &identity("https://c:1", "second", "one")), "the bridge has moved");
+        assert!(must_restart(&old, &identity("https://b:1", "second", "two")), "the authority is another one");
     }
 
     #[test]
