@@ -72,7 +72,7 @@ enum Verb {
     Nodes(nodes::Options),
     /// Print a login link for the page (serve or standalone with --page).
     Page(page_link::Options),
-    /// Print what makes a shell complete this command, as in: source <(cloud-bridge completion bash)
+    /// Print the completion script of a shell, as in: source <(cloud-bridge completion bash)
     Completion { shell: Shell },
     /// Print the manual page of this command, or of one of its verbs.
     #[command(hide = true)]

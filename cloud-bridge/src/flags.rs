@@ -22,25 +22,24 @@ pub struct NodeFlags {
     /// a node that is offline for longer needs a new token.
     #[arg(long, value_name = "DURATION", default_value = "365d", value_parser = life)]
     pub certificate_life: Duration,
-    /// Let nodes whose Node object was deleted register again, instead of sending them away: for clusters in which a
+    /// Let nodes whose Node object was deleted register again, instead of refusing them: for clusters in which a
     /// controller deletes the Nodes of machines that it cannot find.
     #[arg(long)]
     pub deleted_nodes_return: bool,
-    /// Namespace in which nodes may have mirror pods of their static pods (repeatable). Absent: all, as Kubernetes has it; a node then
-    /// chooses the namespace and labels of pods that Services and NetworkPolicies see.
+    /// Namespace in which nodes may create mirror pods of their static pods (repeatable). Absent: all, as in
+    /// Kubernetes. Then a node chooses the namespace and labels of pods that Services and NetworkPolicies select.
     #[arg(long, value_name = "NAMESPACE")]
     pub mirror_namespace: Vec<String>,
-    /// Give devices of nodes from which nothing is heard the state `unknown`, until they are heard of again. Absent: their
-    /// statuses are called stale and otherwise left as they were.
+    /// Set the state of devices to `unknown` while their node is offline. Absent: their statuses are marked as stale
+    /// and otherwise stay as they are.
     #[arg(long)]
     pub devices_unknown_when_silent: bool,
-    /// Answer /metrics, /livez, /readyz and /healthz over plain HTTP at this address, without authentication: for a
-    /// Prometheus or a kubelet without a certificate. Absent: /metrics needs an operator's certificate, at the port of
-    /// the nodes.
+    /// Serve /metrics, /livez, /readyz and /healthz over plain HTTP at this address, without authentication. Absent:
+    /// the port of the nodes serves /metrics to clients with an operator's certificate.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics_listen: Option<SocketAddr>,
-    /// Answer /livez, /readyz and /healthz, and nothing else, over plain HTTP at this address: for a kubelet's liveness probe, which
-    /// then waits in no line with nodes.
+    /// Serve only /livez, /readyz and /healthz over plain HTTP at this address. Use it for liveness probes: at the port
+    /// of the nodes, probes wait behind nodes that reconnect.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub health_listen: Option<SocketAddr>,
 }

@@ -25,7 +25,7 @@ use crate::signal;
 /// Flags of `serve`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// How to reach the API; absent: as a pod of the cluster does.
+    /// Kubeconfig of the API server. Absent: the service account of the pod that the bridge runs in.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Where nodes connect.
@@ -46,8 +46,8 @@ pub struct Options {
     /// Ports for the kubelet API of the nodes.
     #[arg(long, value_name = "FIRST-LAST", default_value = "10360-11360", value_parser = port_range)]
     pub kubelet_ports: (u16, u16),
-    /// Authority of the client certificate that the API server shows to kubelets (its
-    /// --kubelet-client-certificate). Absent: bearer tokens only.
+    /// Authority of the client certificate that the API server shows to kubelets (its --kubelet-client-certificate);
+    /// `kubectl logs` and `exec` need it. Absent: only bearer tokens are accepted.
     #[arg(long, value_name = "FILE")]
     pub kubelet_client_ca: Option<PathBuf>,
     /// Services that nodes get. A node answers only at their node ports and cluster addresses.

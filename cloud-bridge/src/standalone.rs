@@ -42,7 +42,7 @@ const API_TURNS: usize = 16;
 /// Flags of `standalone`.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Folder of everything that lasts: the API's database, the authority, the administrator's kubeconfig.
+    /// Folder of all state: the API's database, the authority, the administrator's kubeconfig.
     #[arg(long, value_name = "FOLDER")]
     pub state: PathBuf,
     /// Where nodes connect.
@@ -57,19 +57,20 @@ pub struct Options {
     /// Addresses that Services get: an IPv4 range.
     #[arg(long, value_name = "RANGE", default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
     pub service_range: ServiceRange,
-    /// Go on from the copy of the state file if that file is damaged or missing. What was written since the copy is lost. While
-    /// the bridge runs with this flag it tells nodes of pods and ends none: start it without when the API has what it should.
+    /// Restore the copy of the state file if that file is damaged or missing. Changes since the copy are lost. While the bridge
+    /// runs with this flag, nodes end no pod because it is missing in the copy: start it without the flag when the API is
+    /// complete again.
     #[arg(long)]
     pub restore: bool,
     /// Maximum number of terminated pods to keep; the oldest of more are deleted. 0 keeps all.
     #[arg(long, value_name = "COUNT", default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
     pub terminated_pod_gc_threshold: usize,
-    /// Delete the pods of a node that is silent, or not ready, for this long: 90s, 30m, 2h, 7d. Replacements start on
+    /// Evict pods from a node that is offline, or not ready, for this long: 90s, 30m, 2h, 7d. Replacements start on
     /// other nodes while the pods may still run there. Absent: pods are not evicted from such a node.
     #[arg(long, value_name = "DURATION", value_parser = evict_after)]
     pub evict_after: Option<Duration>,
-    /// Give tokens of service accounts no longer life than this, whatever a TokenRequest asks for: 24h, 30d. At least 1h.
-    /// Absent: 136 years at most, as on Kubernetes.
+    /// Maximum lifetime of service account tokens, whatever a TokenRequest asks for: 24h, 30d; at least 1h. Absent: 136
+    /// years, as on Kubernetes.
     #[arg(long, value_name = "DURATION", value_parser = token_life)]
     pub service_account_max_token_expiration: Option<Duration>,
     #[command(flatten)]
@@ -117,11 +118,11 @@ impl AutoscalerFlags {
 /// Which addresses the pods of nodes get, for what reads that from Node objects: nodes have subnets of their own.
 #[derive(Debug, Clone, Args)]
 pub struct SubnetFlags {
-    /// Give each node a part of this range as `spec.podCIDRs`: one range, or one of each family with a comma. Absent: none
-    /// is given.
+    /// Range from which each Node gets its `spec.podCIDRs`: one range, or one of each family with a comma between them.
+    /// Absent: Nodes get none.
     #[arg(long, value_name = "RANGE")]
     pub cluster_cidr: Option<String>,
-    /// How large that part is: 24 for IPv4 and 64 for IPv6 unless something is said.
+    /// Prefix length of the range of one Node [default: 24 for IPv4, 64 for IPv6].
     #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
     pub node_cidr_mask_size: Option<u32>,
     /// Same as --node-cidr-mask-size, for IPv4.

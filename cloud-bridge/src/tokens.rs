@@ -24,7 +24,7 @@ pub(crate) enum TokenVerb {
   cloud-bridge token create pi-1 --file edge-runtime.join    # for the boot partition of a card
   cloud-bridge token create pi-1 --bridge https://a.example.com:7443 --bridge https://b.example.com:7443")]
     Create(Create),
-    /// List the tokens that are not used yet. They show no secrets.
+    /// List unused tokens, without their secrets.
     List(List),
     /// Delete tokens, so that no node can join with them.
     #[command(after_help = "Examples:
@@ -49,11 +49,11 @@ pub(crate) struct Create {
     /// Print the command as a QR code, too.
     #[arg(long)]
     qr: bool,
-    /// Write what joins at the first boot into this file instead of printing the token: for the boot partition of a card, as
-    /// edge-runtime.join.
+    /// Write a file for an unattended first boot instead of printing the token. Put it on the boot partition of the
+    /// card, as edge-runtime.join.
     #[arg(long, value_name = "FILE", conflicts_with = "qr")]
     file: Option<PathBuf>,
-    /// Print the token and what belongs to it in this form.
+    /// Print token, node, expiry, bridges and command in this form.
     #[arg(long, short, value_enum, value_name = "FORM", conflicts_with_all = ["qr", "file"])]
     output: Option<Structured>,
 }

@@ -22,8 +22,11 @@ apt_updated=
 # need COMMAND PACKAGE: installs the Debian package unless the command is there.
 need() {
     command -v "$1" >/dev/null 2>&1 && return
-    command -v apt-get >/dev/null 2>&1 || fail "$1 is missing and this is no Debian host: install $2 by hand"
-    [ "$(id -u)" = 0 ] || fail "$1 is missing: install the package $2 (or run as root)"
+    local what=$1
+    # A library has no command.
+    case "$what" in no-such-command-*) what=$2 ;; esac
+    command -v apt-get >/dev/null 2>&1 || fail "$what is missing and this is no Debian host: install $2 by hand"
+    [ "$(id -u)" = 0 ] || fail "$what is missing: install the package $2 (or run as root)"
     if [ -z "$apt_updated" ]; then say "updating the package list"; apt-get update -qq || say "apt-get update had errors; trying with what it got"; apt_updated=1; fi
     say "installing $2"
     quietly env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$2"
@@ -36,10 +39,11 @@ need_rust() {
     need gcc gcc
     [ -e /usr/include/stdio.h ] || need no-such-command-libc libc6-dev
     if ! rust_is_new_enough; then
-        need no-such-command-rustc rustc-web
-        need no-such-command-cargo cargo-web
+        local help="Rust $rust_minimum or newer is needed: install it with rustup (https://rustup.rs)"
+        # Not every Debian has them; in a shell of its own, for `need` ends the one that it is in.
+        (need no-such-command-rustc rustc-web && need no-such-command-cargo cargo-web) || fail "$help"
         hash -r
-        rust_is_new_enough || fail "rustc >= $rust_minimum is needed: install it with rustup"
+        rust_is_new_enough || fail "$help"
     fi
 }
 
@@ -47,6 +51,16 @@ rust_is_new_enough() {
     command -v cargo >/dev/null 2>&1 && command -v rustc >/dev/null 2>&1 || return 1
     local have; have=$(rustc --version | awk '{print $2}')
     [ "$(printf '%s\n%s\n' "$rust_minimum" "$have" | sort -V | head -n 1)" = "$rust_minimum" ]
+}
+
+# Formatter and linter of the toolchain, which Debian has in packages of their own.
+need_lints() {
+    need cargo-fmt rustfmt-web
+    need cargo-clippy rust-web-clippy
+    # rustup has both programs in its folder, also without the components that they start.
+    if ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
+        fail "rustfmt or clippy is missing: rustup component add rustfmt clippy"
+    fi
 }
 
 # commit: the first 12 digits of this tree's commit, with -dirty if files differ from it. Nothing without git, also in an archive

@@ -22,7 +22,7 @@ pub(super) const SITE_LABEL: &str = "sampan.dev/site";
 /// Label of a Node, set by its administrator or its own configuration.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// Maximum number of nodes of a LAN; a larger one has no routes.
+/// Maximum number of nodes of a LAN that have routes, by name.
 const MAX_NEIGHBOURS: usize = 512;
 /// Maximum number of addresses of each family.
 const MAX_ADDRESSES: usize = 2;

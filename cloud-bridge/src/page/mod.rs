@@ -58,7 +58,7 @@ use routes::Served;
 /// How the page is served.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PageFlags {
-    /// Where a page with all nodes is shown to who may list nodes, over HTTPS: ADDRESS:PORT. Absent: nowhere.
+    /// Serve the page of all nodes over HTTPS at this address, to users who may list nodes. Absent: no page.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub page: Option<SocketAddr>,
     /// Name of the site in the page's header and title [default: the host in the browser's address].

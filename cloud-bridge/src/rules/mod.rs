@@ -50,14 +50,15 @@ const BODY: Duration = Duration::from_secs(30);
 /// How rules (rules.kubeedge.io) are served.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RuleFlags {
-    /// Where requests for rules are taken, over HTTPS: POST /NODE/NAMESPACE/PATH. Absent: none are.
+    /// Accept requests for rules over HTTPS at this address: POST /NODE/NAMESPACE/PATH. Absent: none are accepted.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub rules_listen: Option<SocketAddr>,
-    /// Address at which other bridges of the cluster reach that port, which they pass on requests to for nodes that are connected
-    /// here. Absent: the address of --rules-listen if others can reach it, that of this machine if it listens everywhere.
+    /// Address at which other bridges of the cluster reach that port, to pass on requests for nodes that are connected
+    /// here. Absent: the address of --rules-listen if others can reach it, that of this machine if it listens
+    /// everywhere.
     #[arg(long, value_name = "ADDRESS")]
     pub rules_address: Option<IpAddr>,
-    /// Authorities (PEM) that targets of rules may have their certificates from, besides those that the system believes.
+    /// Authorities (PEM) to trust for targets of rules, beside those of the system.
     #[arg(long, value_name = "FILE")]
     pub rules_ca: Option<PathBuf>,
 }

@@ -27,7 +27,7 @@ pub(crate) struct Joined {
     pub(crate) cluster: String,
     /// Why it is the same node as before: a token that was used up is refused, as it should be.
     pub(crate) refused: Option<JoinError>,
-    /// A daemon that runs has to begin again: as another node, with other labels. A new certificate it finds by itself.
+    /// Whether a running daemon has to restart: as another node, with other labels, or see [`must_restart`].
     pub(crate) restart: bool,
 }
 
@@ -66,16 +66,37 @@ pub(crate) fn become_node(paths: &Paths, wanted: &Wanted) -> Result<Joined, Beco
     match (smol::block_on(join(paths, &wanted.token, &wanted.bridges, &wanted.node)), old) {
         (Ok(identity), old) => {
             identity.save(paths)?;
-            Ok(Joined { cluster: identity.cluster, refused: None, restart: labelled || old.is_none() })
+            let restart = labelled || old.is_none_or(|old| must_restart(&old, &identity));
+            Ok(Joined { cluster: identity.cluster, refused: None, restart })
         }
         (Err(why), Some(old)) => Ok(Joined { cluster: old.cluster, refused: Some(why), restart: labelled }),
         (Err(why), None) => Err(why.into()),
     }
 }
 
+/// Whether a running daemon does not notice another identity of its node by itself. It looks for one when a bridge refuses its
+/// own: a bridge that has moved does not answer, and one of another authority it leaves before that.
+fn must_restart(old: &Identity, new: &Identity) -> bool {
+    old.bridges != new.bridges || old.ca != new.ca
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn daemon_restarts_for_another_bridge_or_authority() {
+        let identity = |bridge: &str, certificate: &str, ca: &str| -> Identity {
+            let text = serde_json::json!({
+                "node": "n", "cluster": "c", "bridges": [bridge], "certificate": certificate, "ca": ca, "key": "k",
+            });
+            serde_json::from_value(text).unwrap()
+        };
+        let old = identity("https://b:1", "first", "one");
+        assert!(!must_restart(&old, &identity("https://b:1", "second", "one")), "it finds a new certificate");
+        assert!(must_restart(&old, &identity("https://c:1", "second", "one")), "the bridge has moved");
+        assert!(must_restart(&old, &identity("https://b:1", "second", "two")), "the authority is another one");
+    }
 
     #[test]
     fn only_what_time_cannot_cure_is_final() {

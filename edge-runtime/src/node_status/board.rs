@@ -32,7 +32,7 @@ pub struct Upgrade {
 
 /// Raspberry Pi OS leaves the controller off; the words are those to add.
 const MEMORY_CONTROLLER_HINT: &str = "the kernel has no memory cgroup controller: memory limits are not enforced; \
-    add 'cgroup_enable=cpuset cgroup_enable=memory cgroup_memory=1' to the kernel command line \
+    add 'cgroup_enable=memory cgroup_memory=1' to the kernel command line \
     (Raspberry Pi OS: /boot/firmware/cmdline.txt) and reboot";
 
 impl Board {
@@ -99,7 +99,7 @@ mod tests {
         let one = all.iter().find(|one| one.type_ == "CgroupMemory").unwrap();
         assert_eq!(one.status, "False");
         let message = one.message.as_deref().unwrap();
-        assert!(message.contains("cgroup_enable=cpuset cgroup_enable=memory cgroup_memory=1"), "{message}");
+        assert!(message.contains("cgroup_enable=memory cgroup_memory=1"), "{message}");
         assert_eq!(all.len(), 2, "no condition without a sensor, but for the storage");
     }
 

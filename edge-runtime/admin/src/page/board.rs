@@ -178,7 +178,7 @@ fn problems(facts: &Facts) -> Vec<String> {
     let mut found = Vec::new();
     match (facts.daemon.pid, facts.daemon.ready) {
         (None, _) => found.push(
-            "edge-runtime does not run: what is shown is what it left behind. Containers go on, and nobody starts them again. \
+            "edge-runtime does not run: the page shows its last state. Containers go on, but none is started again. \
              systemctl start edge-runtime"
                 .to_owned(),
         ),

@@ -115,7 +115,7 @@ async fn serve(
         while let Ok(news) = told.recv().await {
             live.tell(news);
         }
-        Err(CliError::Failed("nobody looks at the node any more".into()))
+        Err(CliError::Failed("the part that looks at the node has ended".into()))
     };
     let ended = async { Ok(signals.readable().await?) };
     smol::future::or(ended, telling).await

@@ -43,8 +43,8 @@ pub(crate) fn begin(
 ) -> Result<(), UpgradeError> {
     let Some(daemon) = MainProcess::find(versions) else {
         return Err(UpgradeError::Refused(
-            "the daemon does not run, or was not started by the launcher of the package: nobody would go back to the old \
-             version if this one is bad"
+            "the daemon does not run, or was not started by the launcher of the package, so a bad version could not be \
+             rolled back"
                 .to_owned(),
         ));
     };
@@ -116,11 +116,11 @@ pub(crate) fn give_up(versions: &Versions, why: &str) -> Result<bool, UpgradeErr
 /// Returns why the trial can no longer end by itself: it has lasted `lasted`, and no daemon was seen for `unseen`.
 fn overdue(trial: &Trial, lasted: Duration, unseen: Duration) -> Option<String> {
     if unseen > RESTART {
-        return Some(format!("nobody has started the daemon again for {} s", RESTART.as_secs()));
+        return Some(format!("nothing has started the daemon again for {} s", RESTART.as_secs()));
     }
     let most = Duration::from_secs(trial.seconds.saturating_add(JUDGED.as_secs()));
     (lasted > most)
-        .then(|| format!("nobody has judged the trial of {} s, whose watcher must have been killed", trial.seconds))
+        .then(|| format!("the trial of {} s has no result: its watcher must have been killed", trial.seconds))
 }
 
 /// Waits for the end of the trial, and calls `tell` each second with the remaining time. Returns `None` if another

@@ -101,7 +101,7 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(pid) = facts.pid else {
         if facts.has_work {
             let cure = "systemctl enable --now edge-runtime; then: journalctl -u edge-runtime -e";
-            let why = "containers go on, and nobody starts them again or tells the cloud";
+            let why = "containers go on, but none is started again, and the cloud hears nothing of them";
             found.push(Finding::error("daemon", "edge-runtime does not run", why, cure));
         } else {
             found.push(Finding::ok("daemon", "does not run: this device has not joined, and has no static pods"));

@@ -142,7 +142,7 @@ fn judge_bridge(Bridge { address, tried }: &Bridge) -> Finding {
             Finding::ok("bridge", format!("{address} answers within {took} ms, with the certificate it should have"))
         }
         Err(Trouble::Name(error)) => {
-            let cure = "correct the name, or the resolver (/etc/resolv.conf): getent hosts NAME";
+            let cure = "correct the name, or the resolver (/etc/resolv.conf): getent hosts NAME; names of mDNS (.local) are not resolved";
             Finding::error("bridge", format!("{address}: {error}"), why, cure)
         }
         Err(Trouble::Connect(error)) => {

@@ -153,8 +153,8 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     }
     if let Some(address) = facts.taken {
         let cure = format!("see who: ss -ltnp | grep :{}; or give metrics.listen another port", address.port());
-        let what = format!("somebody else listens at {address} (metrics.listen)");
-        found.push(Finding::warning("ports", what, "nobody can read this node's metrics there", cure));
+        let what = format!("another process listens at {address} (metrics.listen)");
+        found.push(Finding::warning("ports", what, "the metrics of this node cannot be read there", cure));
     }
     found
 }
