@@ -235,7 +235,7 @@ fn everything_comes_back_without_a_network() {
     let uid = done["metadata"]["uid"].as_str().unwrap_or_default();
     let folder = node.root().join("var/lib/edge-runtime/pods").join(uid);
     assert!(folder.exists(), "it shows that the logs are this node's");
-    cluster.kubectl.ok(&["delete", "pod", "done", "--wait=false"]);
+    let _ = cluster.kubectl.ok(&["delete", "pod", "done", "--wait=false"]);
     until(Duration::from_secs(20), "the folder goes with the logs", || match folder.exists() {
         true => Err(node.log()),
         false => Ok(()),

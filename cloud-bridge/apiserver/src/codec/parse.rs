@@ -16,9 +16,9 @@ pub(crate) const MEMORY_MAX: usize = 48 * 1024 * 1024;
 /// Same for a body of a kind that tenants write: the maximum of an object (`bounds`), plus its managedFields.
 pub(crate) const TENANT_MEMORY_MAX: usize = 32 * 1024 * 1024;
 /// Memory of one value, and of one object with the capacity for its first fields and its typed form.
-const VALUE_COST: usize = 32;
-const OBJECT_COST: usize = 640;
-const FIELD_COST: usize = 64;
+pub(crate) const VALUE_COST: usize = 32;
+pub(crate) const OBJECT_COST: usize = 640;
+pub(crate) const FIELD_COST: usize = 64;
 /// Error of a body whose values exceed the memory limit.
 pub(crate) const TOO_MANY: &str = "the body has too many values";
 /// How many complaints about the fields of one body are kept, as strict decoding of the API server has it.

@@ -5,14 +5,25 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::storage::{ChangeKind, Store, StoreError};
+use serde_json::Value;
+
+use super::memory;
+use crate::codec::bounds;
+use crate::storage::{ChangeKind, LEASES, Store, StoreError};
+use apimachinery::key::ObjectKey;
 
 /// Bytes of the large objects of one namespace.
 const ROOM: usize = 16 << 20;
-/// Smaller objects do not count.
+/// Size from which the JSON of an object counts.
 const LARGE: usize = 64 << 10;
+/// Memory that the kept fields of each object may take without being counted.
+const FREE: usize = 24 << 10;
+/// Smaller objects are not looked at when the program starts.
+const SMALL: usize = 4 << 10;
+/// Maximum size of a Lease, whose JSON is kept with its history.
+const LEASE: usize = 16 << 10;
 /// Where they are stored.
-const KEPT: [&str; 14] = [
+const KEPT: [&str; 16] = [
     "pods",
     "services",
     "endpoints",
@@ -27,89 +38,175 @@ const KEPT: [&str; 14] = [
     "cronjobs.batch",
     "poddisruptionbudgets.policy",
     "horizontalpodautoscalers.autoscaling",
+    "roles.rbac.authorization.k8s.io",
+    "rolebindings.rbac.authorization.k8s.io",
 ];
 
-/// Bytes by namespace, kept by the storage's writes.
+/// The objects of a namespace that count, by storage and name.
+type Counted = HashMap<(String, String), usize>;
+
+/// What counts, by namespace, kept by the storage's writes.
 #[derive(Debug, Default)]
-pub(crate) struct LargeObjects(Arc<Mutex<HashMap<String, usize>>>);
+pub(crate) struct LargeObjects(Arc<Mutex<HashMap<String, Counted>>>);
 
 impl LargeObjects {
     /// Counts the existing objects, and follows later writes.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
         for storage in KEPT {
-            for (namespace, bytes) in store.large(storage, LARGE)? {
-                change(&mut self.used(), &namespace, 0, bytes);
-            }
+            store.each_large(storage, SMALL, |key, body| {
+                put(&mut self.used(), storage, key, counted_text(body));
+            })?;
         }
         let used = Arc::clone(&self.0);
         store.observe(Box::new(move |storage, written| {
-            let size = |bytes: usize| if bytes < LARGE { 0 } else { bytes };
-            let before = written.before.as_ref().map_or(0, |before| size(before.body.len()));
-            let after = if written.kind == ChangeKind::Deleted { 0 } else { size(written.object.body.len()) };
-            if before != after && Self::keeps(storage) {
-                let mut used = used.lock().unwrap_or_else(PoisonError::into_inner);
-                change(&mut used, &written.object.key.namespace, before, after);
+            if Self::keeps(storage) {
+                let object = &written.object;
+                let counted = if written.kind == ChangeKind::Deleted { 0 } else { counted_text(&object.body) };
+                put(&mut used.lock().unwrap_or_else(PoisonError::into_inner), storage, &object.key, counted);
             }
         }));
         Ok(())
     }
 
-    fn used(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+    fn used(&self) -> MutexGuard<'_, HashMap<String, Counted>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the program keeps the objects of this storage in memory.
-    pub(crate) fn keeps(storage: &str) -> bool {
+    fn keeps(storage: &str) -> bool {
         KEPT.contains(&storage)
     }
 
-    /// Whether an object of `had` bytes may grow to `bytes`. Shrinking is always allowed.
+    /// Whether an object may be created or, with `old`, updated. Shrinking is always allowed.
     ///
     /// # Errors
     /// What there is too much of.
-    pub(crate) fn admit(&self, namespace: &str, bytes: usize, had: usize) -> Result<(), String> {
-        if bytes < LARGE || bytes <= had {
+    pub(crate) fn admit(&self, storage: &str, namespace: &str, new: &Value, old: Option<&Value>) -> Result<(), String> {
+        if storage == LEASES {
+            let bytes = bounds::bytes(new);
+            let grows = bytes > LEASE.max(old.map_or(0, bounds::bytes));
+            return if grows { Err(format!("a Lease is kept in memory: limit is {LEASE} bytes")) } else { Ok(()) };
+        }
+        if !Self::keeps(storage) {
             return Ok(());
         }
-        let used = self.used().get(namespace).copied().unwrap_or_default();
-        let had = if had < LARGE { 0 } else { had };
+        self.has_room(namespace, counted(new), old.map_or(0, counted))
+    }
+
+    /// Whether an object that counted as `had` may count as `bytes`.
+    fn has_room(&self, namespace: &str, bytes: usize, had: usize) -> Result<(), String> {
+        if bytes <= had {
+            return Ok(());
+        }
+        let used = self.used().get(namespace).map_or(0, |counted| counted.values().sum::<usize>());
         if used.saturating_sub(had).saturating_add(bytes) <= ROOM {
             return Ok(());
         }
         Err(format!(
-            "objects of {LARGE} bytes and more take {used} bytes in this namespace: limit is {ROOM}. Delete some, or keep their data in ConfigMaps"
+            "large objects take {used} bytes in this namespace, and this one would take {bytes}: limit is {ROOM}. \
+             Objects of {LARGE} bytes count, and fields that take more than {FREE} bytes in memory, such as many labels, \
+             selectors, tolerations and terms. Delete some, or keep data in ConfigMaps"
         ))
     }
 }
 
-fn change(used: &mut HashMap<String, usize>, namespace: &str, before: usize, after: usize) {
-    let own = used.entry(namespace.to_owned()).or_default();
-    *own = own.saturating_sub(before).saturating_add(after);
-    if *own == 0 {
-        used.remove(namespace);
+/// What an object counts.
+fn counted(object: &Value) -> usize {
+    sum(bounds::bytes(object), memory::of(object))
+}
+
+fn counted_text(body: &[u8]) -> usize {
+    sum(body.len(), memory::of(&mut serde_json::Deserializer::from_slice(body)))
+}
+
+fn sum(bytes: usize, memory: usize) -> usize {
+    let large = if bytes < LARGE { 0 } else { bytes };
+    large.saturating_add(memory.saturating_sub(FREE))
+}
+
+fn put(used: &mut HashMap<String, Counted>, storage: &str, key: &ObjectKey, bytes: usize) {
+    if bytes > 0 {
+        let of_namespace = used.entry(key.namespace.clone()).or_default();
+        of_namespace.insert((storage.to_owned(), key.name.clone()), bytes);
+    } else if let Some(of_namespace) = used.get_mut(&key.namespace) {
+        of_namespace.remove(&(storage.to_owned(), key.name.clone()));
+        if of_namespace.is_empty() {
+            used.remove(&key.namespace);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { namespace: "n".to_owned(), name: name.to_owned() }
+    }
 
     #[test]
     fn large_objects_of_a_namespace_have_a_bounded_room() {
         let large = LargeObjects::default();
-        let pod = |bytes: usize, had: usize| large.admit("n", bytes, had);
-        for _ in 0..15 {
+        let pod = |bytes: usize, had: usize| large.has_room("n", bytes, had);
+        for name in 0..15 {
             assert_eq!(pod(1 << 20, 0), Ok(()));
-            change(&mut large.used(), "n", 0, 1 << 20);
+            put(&mut large.used(), "pods", &key(&name.to_string()), 1 << 20);
         }
         assert!(pod((1 << 20) + 1, 0).is_err() && pod((2 << 20) + 1, 1 << 20).is_err());
         assert_eq!((pod(1 << 20, 0), pod(2 << 20, 1 << 20)), (Ok(()), Ok(())), "the last megabyte");
-        change(&mut large.used(), "n", 0, 1 << 20);
-        assert_eq!((pod(LARGE - 1, 0), pod(LARGE, LARGE + 1)), (Ok(()), Ok(())), "small ones, and what shrinks");
+        put(&mut large.used(), "services", &key("0"), 1 << 20);
+        assert_eq!((pod(0, 0), pod(LARGE, LARGE + 1)), (Ok(()), Ok(())), "small ones, and what shrinks");
         assert!(pod(LARGE, 0).unwrap_err().contains("Delete some"), "it is told what to do");
-        assert_eq!(large.admit("m", 1 << 20, 0), Ok(()), "other namespaces");
-        change(&mut large.used(), "n", 16 << 20, 0);
+        assert_eq!(large.has_room("m", 1 << 20, 0), Ok(()), "other namespaces");
+        put(&mut large.used(), "pods", &key("0"), 0);
+        assert_eq!(pod(1 << 20, 0), Ok(()), "a deleted one");
+        (0..15).for_each(|name| put(&mut large.used(), "pods", &key(&name.to_string()), 0));
+        put(&mut large.used(), "services", &key("0"), 0);
         assert!(large.used().is_empty());
+    }
+
+    #[test]
+    fn fields_that_are_kept_count_beyond_those_of_a_usual_object() {
+        let requirements = |count: usize| vec![json!({"key": "a", "operator": "Exists"}); count];
+        let tolerations: Vec<Value> = (0..8)
+            .map(|_| json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}))
+            .collect();
+        let labels: serde_json::Map<String, Value> =
+            (0..8).map(|at| (format!("app.kubernetes.io/label-{at}"), json!("value"))).collect();
+        let usual = json!({
+            "metadata": {"name": "a", "labels": labels, "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "u"}]},
+            "spec": {"tolerations": tolerations, "nodeSelector": {"a": "b"}, "securityContext": {"runAsUser": 1},
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                    {"nodeSelectorTerms": [{"matchFields": requirements(1)}]}}}},
+        });
+        assert_eq!(counted(&usual), 0);
+        let budget = json!({"spec": {"selector": {"matchExpressions": requirements(1_500)}}});
+        let counts = counted(&budget);
+        assert!((1 << 20..2 << 20).contains(&counts), "{counts}");
+        assert_eq!(counted_text(budget.to_string().as_bytes()), counts);
+        let large = LargeObjects::default();
+        let admit = |storage: &str| large.admit(storage, "n", &budget, None);
+        for name in 0.. {
+            if admit("poddisruptionbudgets.policy").is_err() {
+                assert!((8..16).contains(&name), "{name}");
+                break;
+            }
+            put(&mut large.used(), "poddisruptionbudgets.policy", &key(&name.to_string()), counts);
+        }
+        assert_eq!((admit("configmaps"), admit("pods").is_err()), (Ok(()), true), "the room is for all kinds together");
+        assert_eq!(large.admit("pods", "n", &usual, None), Ok(()));
+    }
+
+    #[test]
+    fn lease_is_small() {
+        let of = |bytes: usize| json!({"spec": {"holderIdentity": "x".repeat(bytes)}});
+        let admit = |new: usize, old: Option<usize>| {
+            LargeObjects::default().admit(LEASES, "n", &of(new), old.map(of).as_ref()).is_ok()
+        };
+        assert!(admit(1_000, None) && !admit(LEASE, None) && !admit(2 * LEASE, Some(LEASE)));
+        assert!(admit(LEASE, Some(LEASE)), "an old one can be deleted");
     }
 
     #[test]

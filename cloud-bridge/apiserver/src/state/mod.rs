@@ -5,6 +5,7 @@ pub(crate) mod apart;
 pub(crate) mod documents;
 pub(crate) mod large;
 pub(crate) mod limits;
+pub(crate) mod memory;
 pub(crate) mod quota;
 pub(crate) mod samples;
 pub(crate) mod steps;

@@ -15,8 +15,9 @@ use apimachinery::key::ObjectKey;
 /// Where Leases are stored.
 pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
 
-/// Changes that are kept for watches that resume.
+/// Changes that are kept for watches that resume, and the bytes of their objects.
 const HISTORY: usize = 4096;
+const HISTORY_BYTES: usize = 8 << 20;
 
 /// Only the newest bytes: parsed, ten thousand of them would be megabytes.
 struct Lease {
@@ -30,6 +31,8 @@ struct Lease {
 pub(super) struct Leases {
     all: BTreeMap<ObjectKey, Lease>,
     history: VecDeque<Change>,
+    /// Bytes of the objects in `history`.
+    bytes: usize,
     /// Changes after this revision are all in `history`.
     pub(super) floor: u64,
 }
@@ -50,17 +53,19 @@ impl Leases {
             let lease = Lease { rev: object.rev, body: object.body.clone(), renewed };
             self.all.insert(object.key.clone(), lease);
         }
-        if self.history.len() == HISTORY
-            && let Some(oldest) = self.history.pop_front()
-        {
-            self.floor = oldest.rev;
-        }
+        self.bytes += object.body.len();
         self.history.push_back(Change {
             rev: change.rev,
             kind: change.kind,
             object: object.unparsed(),
             before: change.before.as_ref().map(|before| before.unparsed()),
         });
+        while (self.history.len() > HISTORY || self.bytes > HISTORY_BYTES)
+            && let Some(oldest) = self.history.pop_front()
+        {
+            self.bytes -= oldest.object.body.len();
+            self.floor = oldest.rev;
+        }
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<Stored>> {
@@ -127,6 +132,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::storage::ChangeKind;
+
+    #[test]
+    fn history_has_a_bounded_number_of_changes_and_bytes() {
+        let mut leases = Leases::default();
+        let mut renew = |revs: std::ops::RangeInclusive<u64>, bytes: usize| {
+            for rev in revs {
+                let body = Bytes::from(vec![b' '; bytes]);
+                let object = Arc::new(Stored::new(ObjectKey::cluster("a"), rev, body));
+                leases.took(&Change { rev, kind: ChangeKind::Modified, object, before: None }, false, true);
+            }
+            (leases.since(None, 0).count(), leases.floor)
+        };
+        assert_eq!(renew(1..=HISTORY as u64 + 4, 300), (HISTORY, 4));
+        assert_eq!(renew(5_001..=5_100, 1 << 20), (8, 5_092));
+        assert_eq!(renew(5_101..=5_101, HISTORY_BYTES + 1), (0, 5_101), "a watch from before lists again");
+        assert_eq!(leases.bytes, 0);
+    }
 
     #[test]
     fn who_holds_a_lease_is_never_only_in_memory() {

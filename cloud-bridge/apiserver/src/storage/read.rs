@@ -95,21 +95,25 @@ impl Store {
         Ok((count <= most).then_some(count))
     }
 
-    /// Total bytes of the large objects of a storage, those of at least `least` bytes, by namespace. Reads no body.
-    pub(crate) fn large(&self, storage: &str, least: usize) -> Result<Vec<(String, usize)>, StoreError> {
+    /// Calls this with each object of a storage whose body has at least `least` bytes.
+    pub(crate) fn each_large(
+        &self,
+        storage: &str,
+        least: usize,
+        mut each: impl FnMut(&ObjectKey, &[u8]),
+    ) -> Result<(), StoreError> {
         let length = bodies::length("objects.body");
-        self.conn
-            .prepare(&format!(
-                "SELECT ns, sum({length}) FROM objects WHERE storage = ?1 AND {length} >= ?2 GROUP BY ns"
-            ))
-            .and_then(|mut statement| {
-                let least = i64::try_from(least).unwrap_or(i64::MAX);
-                let rows = statement.query_map(params![storage, least], |row| {
-                    Ok((row.get::<_, String>(0)?, usize::try_from(unsigned(row, 1)?).unwrap_or(usize::MAX)))
-                })?;
-                rows.collect()
-            })
-            .map_err(|e| self.sql(e))
+        let mut all = || -> rusqlite::Result<()> {
+            let sql = format!("SELECT ns, name, body FROM objects WHERE storage = ?1 AND {length} >= ?2");
+            let mut statement = self.conn.prepare(&sql)?;
+            let mut rows = statement.query(params![storage, i64::try_from(least).unwrap_or(i64::MAX)])?;
+            while let Some(row) = rows.next()? {
+                let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
+                each(&key, &bodies::read(&self.conn, row, 2)?.unwrap_or_default());
+            }
+            Ok(())
+        };
+        all().map_err(|e| self.sql(e))
     }
 
     /// The storages, served or not, that hold something in this namespace, in order. Uses the index to go from one
