@@ -134,8 +134,8 @@ pub(super) fn pod(uid: &str, name: &str) -> Pod {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }
 
-/// A running process of attempt 0 of a pod's container `c`.
-pub(super) fn running(uid: &str) -> ContainerState {
+/// State of attempt 0 of a pod's container `c` with a process.
+pub(super) fn running(uid: &str, pid: i32) -> ContainerState {
     let started_at = jiff::Timestamp::UNIX_EPOCH;
-    ContainerState::Running { id: container_id(uid, "c", 0), pid: 1, started_at, since: Default::default() }
+    ContainerState::Running { id: container_id(uid, "c", 0), pid, started_at, since: Default::default() }
 }
