@@ -19,8 +19,8 @@ use crate::paths::Paths;
 const NOW: Duration = Duration::ZERO;
 
 impl LinkHandle {
-    /// A connection after the welcome, to stream `s` of cluster `c`.
-    pub(crate) fn for_tests(paths: &Paths) -> Self {
+    /// A connection after the welcome of a bridge with these features, to stream `s` of cluster `c`.
+    pub(crate) fn for_tests(paths: &Paths, features: &[&str]) -> Self {
         let none = CertificateDer::from(Vec::<u8>::new());
         let identity = Identity::new("n".to_owned(), "c".to_owned(), Vec::new(), &none, &none, &[]);
         let shared = Shared {
@@ -36,7 +36,7 @@ impl LinkHandle {
         let link = Self { shared: Rc::new(shared) };
         let welcome = Welcome {
             protocol: 1,
-            features: Vec::new(),
+            features: features.iter().map(|feature| (*feature).to_owned()).collect(),
             cluster: "c".to_owned(),
             session: 1,
             stream: "s".to_owned(),

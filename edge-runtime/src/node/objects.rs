@@ -285,7 +285,7 @@ mod tests {
     /// A node that has heard of change 11: the pod `u` of the name `web`, with this body.
     fn heard(body: Value) -> (Bench, LinkHandle, Vec<Change>) {
         let mut bench = Bench::new();
-        let link = LinkHandle::for_tests(&bench.node.cx.paths);
+        let link = LinkHandle::for_tests(&bench.node.cx.paths, &[]);
         bench.node.cx.link = Some(link.clone());
         let digest = ObjectDigest { key: key("Pod", "web"), uid: "u".to_owned(), digest: "d".to_owned() };
         let changes = link.hears(&ToEdge::Put { seq: 11, sync: false, object: Object { digest, body } });
