@@ -25,7 +25,6 @@ use crate::eviction::Manager;
 use crate::launch::Launch;
 use crate::monitor::client::MonitorClient;
 use crate::net::services::{Here, Tables};
-use crate::pod::event::PodEvent;
 use crate::pod::id::container_id;
 use crate::pod::record::{ContainerKind, ContainerRecord, ContainerState, PodRecord, PodSource, SandboxState};
 use crate::probe::{ExecProbe, Supervisor};
@@ -114,10 +113,6 @@ impl Bench {
     /// The pods that are to have a turn; then none is.
     pub(super) fn take_dirty(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.node.cx.pods.next_dirty()).collect()
-    }
-
-    pub(super) fn tell(&mut self, uid: &str, event: PodEvent) {
-        self.node.cx.tell(uid, event);
     }
 
     /// News that the node has sent to itself.
