@@ -12,7 +12,7 @@ use super::runtimes::{Runtimes, Said};
 use super::sandbox::Sandboxes;
 use super::security::{admit, apparmor};
 use super::teardown::Teardown;
-use super::{oci_spec, resources};
+use super::{oci_spec, resources, user_ns};
 use crate::config::resources::Unlimited;
 use crate::config::{Config, NetworkMode};
 use crate::image::rootfs;
@@ -73,7 +73,12 @@ impl Launch {
             warnings.push(format!("pods together are not kept within allocatable: {error}"));
         }
         let runtimes = Rc::new(Runtimes::new(&base.config));
-        let sandboxes = Sandboxes::new(Rc::clone(&base), teardown, namespaces, Rc::clone(&host), Rc::clone(&runtimes));
+        let user_ids = user_ns::detect(paths, &namespaces, base.config.max_pods).map_err(|error| error.to_string());
+        if let Err(why) = &user_ids {
+            log::info!("pods cannot have users of their own (hostUsers: false): {why}");
+        }
+        let shared = (Rc::clone(&base), Rc::clone(&host), Rc::clone(&runtimes));
+        let sandboxes = Sandboxes::new(shared, teardown, namespaces, user_ids);
         let said = runtimes.ask_all();
         let outdated: BTreeSet<String> = said.iter().filter_map(|(_, said)| said.warning()).into_set();
         warnings.extend(outdated.iter().cloned());
@@ -90,6 +95,22 @@ impl Launch {
         let facts = (Rc::clone(&host), oci_facts, apparmor, runtime.recursive_read_only);
         let containers = Containers::new(Rc::clone(&base), Rc::clone(&runtimes), facts);
         Ok((Self { base, host, runtimes, sandboxes, containers, handlers, runtime, outdated }, warnings))
+    }
+
+    /// A host that runs nothing: without cgroups and OCI runtimes, and with a network that was not set up.
+    #[cfg(test)]
+    pub(crate) fn for_tests(paths: &Paths, config: Rc<Config>) -> Self {
+        let base = Base::new(paths, config, Cgroups::absent());
+        let host = Rc::new(HostFacts { cpus: 4, memory_bytes: 4 << 30, ..HostFacts::default() });
+        let runtimes = Rc::new(Runtimes::new(&base.config));
+        let teardown = Teardown::of(Rc::clone(&base)).unwrap();
+        let shared = (Rc::clone(&base), Rc::clone(&host), Rc::clone(&runtimes));
+        let user_ids = Err("not in tests".to_owned());
+        let sandboxes = Sandboxes::new(shared, teardown, NamespaceMaker::open().unwrap(), user_ids);
+        let facts = (Rc::clone(&host), oci_spec::HostFacts::default(), apparmor::Support::Off, false);
+        let containers = Containers::new(Rc::clone(&base), Rc::clone(&runtimes), facts);
+        let (handlers, outdated) = (Vec::new(), BTreeSet::new());
+        Self { base, host, runtimes, sandboxes, containers, handlers, runtime: Said::default(), outdated }
     }
 
     /// Why this node can never run `pod` as its security context says.

@@ -17,6 +17,8 @@ pub mod backoff;
 mod certificate;
 mod csr;
 pub mod dial;
+#[cfg(test)]
+mod fake;
 mod http;
 pub mod identity;
 pub mod join;

@@ -117,6 +117,12 @@ impl MonitorClient {
         Self { calls }
     }
 
+    /// A client that no monitor answers.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Self { calls: smol::channel::bounded(1).0 }
+    }
+
     /// Queues a start. Ok means accepted; the outcome is an event.
     ///
     /// # Errors

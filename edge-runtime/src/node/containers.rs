@@ -163,3 +163,82 @@ fn stop_signal_of(cx: &Context, uid: &str, container: &str) -> i32 {
     };
     own.or_else(of_image).unwrap_or(Signal::SIGTERM as i32)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::node::pods::Entry;
+    use crate::pod::record::{ContainerKind, ContainerRecord};
+    use crate::store::image_record::{ImageConfig, ImageRecord};
+
+    #[test]
+    fn stop_signal_is_the_containers_then_the_images_then_sigterm() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let image = ImageRecord {
+            id: "sha256:a".to_owned(),
+            references: Vec::new(),
+            config: ImageConfig { stop_signal: Some("SIGQUIT".to_owned()), ..ImageConfig::default() },
+            layers: Vec::new(),
+            size: 0,
+            pulled_at: 0,
+            access: Default::default(),
+        };
+        cx.store.write(|writer| writer.image_put(&image)).unwrap();
+        let containers = json!([
+            {"name": "own", "lifecycle": {"stopSignal": "SIGUSR1"}},
+            {"name": "unknown", "lifecycle": {"stopSignal": "SIGNOTHING"}},
+            {"name": "image"},
+            {"name": "plain"},
+        ]);
+        let pod = serde_json::from_value(json!({"spec": {"containers": containers}})).unwrap();
+        let mut record = PodRecord { uid: "u".to_owned(), ..PodRecord::default() };
+        for name in ["own", "image"] {
+            let mut container = ContainerRecord::new(ContainerKind::App);
+            container.image_id = "sha256:a".to_owned();
+            record.containers.insert(name.to_owned(), container);
+        }
+        cx.pods.insert(Entry::new(Rc::new(pod), record));
+        let signals = ["own", "unknown", "image", "plain"].map(|name| stop_signal_of(&cx, "u", name));
+        let expected = [Signal::SIGUSR1, Signal::SIGTERM, Signal::SIGQUIT, Signal::SIGTERM];
+        assert_eq!(signals, expected.map(|signal| signal as i32));
+        assert_eq!(stop_signal_of(&cx, "gone", "own"), Signal::SIGTERM as i32);
+    }
+
+    #[test]
+    fn ended_attempts_are_of_their_pod_until_it_is_forgotten() {
+        let mut containers = Containers::new(MonitorClient::for_tests());
+        for uid in ["a", "b"] {
+            let mut record = PodRecord { uid: uid.to_owned(), ..PodRecord::default() };
+            let mut container = ContainerRecord::new(ContainerKind::App);
+            container.attempt = 2;
+            container.garbage = BTreeMap::from([(0, true), (1, false)]);
+            record.containers.insert("c".to_owned(), container);
+            containers.insert_all(&record);
+        }
+        for attempt in 0..3 {
+            let expected = ContainerRef { uid: "a".to_owned(), container: "c".to_owned(), attempt };
+            assert_eq!(containers.get(&container_id("a", "c", attempt)), Some(&expected));
+        }
+        containers.forget("a");
+        assert_eq!((containers.ids_of("a").len(), containers.ids_of("b").len()), (0, 3));
+    }
+
+    #[test]
+    fn removal_that_fails_is_counted_until_it_succeeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let cx = Context::for_tests(folder.path());
+        let mut containers = Containers::new(MonitorClient::for_tests());
+        for failures in 1..=2 {
+            containers.delete_later(&cx, "id", "busy");
+            assert_eq!(containers.unremoved.get("id"), Some(&failures));
+        }
+        containers.remove("id");
+        assert_eq!(containers.unremoved.get("id"), None);
+    }
+}

@@ -46,6 +46,8 @@
 mod acknowledged;
 mod admit;
 mod backup;
+#[cfg(test)]
+mod bench;
 mod containers;
 mod context;
 mod crash_loop;

@@ -52,3 +52,34 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::sandbox::SandboxDone;
+    use crate::node::bench::Bench;
+    use crate::node::network::connecting::Connecting;
+    use crate::pod::record::SandboxState;
+
+    #[test]
+    fn addresses_are_held_only_for_a_pod_that_is_let_in() {
+        for (state, result, is_let_in) in [
+            (SandboxState::Preparing, Ok(()), true),
+            (SandboxState::Preparing, Err("no nft".to_owned()), false),
+            (SandboxState::TearingDown, Ok(()), false),
+        ] {
+            let mut bench = Bench::new();
+            bench.add("u");
+            bench.sandbox("u", state);
+            let ips: Vec<IpAddr> = vec!["10.0.0.2".parse().unwrap()];
+            bench.node.policies.coming.insert("u".to_owned(), ips.clone());
+            let waits = Connecting::Policies(SandboxDone { ips, warnings: Vec::new() });
+            bench.node.connecting.insert("u".to_owned(), waits);
+            bench.node.let_in(BTreeSet::from(["u".to_owned()]), &result);
+            let state = &bench.record("u").sandbox.state;
+            assert_eq!(matches!(state, SandboxState::Ready { .. }), is_let_in, "{state:?}");
+            assert_eq!(bench.node.policies.coming.contains_key("u"), is_let_in, "{state:?}");
+            assert!(!bench.node.connecting.contains_key("u"), "it waits no longer");
+        }
+    }
+}

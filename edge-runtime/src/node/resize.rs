@@ -72,3 +72,61 @@ fn tell_error(cx: &mut Context, uid: &str, error: &str) {
     let message = resize_text::text(spec, "error", generation, error);
     cx.warn_about_pod(uid, "ResizeError", message);
 }
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::Report;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::node::pods::Entry;
+    use crate::pod::record::PodRecord;
+    use crate::pod::refusal::Refusal;
+
+    /// A pod whose newest object has this generation.
+    fn pod(generation: i64) -> Rc<Pod> {
+        let containers = json!([{"name": "c", "image": "i"}]);
+        let pod = json!({"metadata": {"generation": generation}, "spec": {"containers": containers}});
+        Rc::new(serde_json::from_value(pod).unwrap())
+    }
+
+    fn record(uid: &str) -> PodRecord {
+        PodRecord { uid: uid.to_owned(), ..PodRecord::default() }
+    }
+
+    fn answer(cx: &mut Context, result: Result<(), String>) -> Vec<PodEvent> {
+        let (container, id) = ("c".to_owned(), "id".to_owned());
+        answers(cx, "u", vec![Resized { container, id, resources: Resources::default() }], vec![result])
+    }
+
+    #[test]
+    fn failed_resize_is_reported_once_for_each_generation() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        cx.pods.insert(Entry::new(pod(3), record("u")));
+        for _ in 0..2 {
+            let told = answer(&mut cx, Err("busy".to_owned()));
+            assert!(matches!(told.as_slice(), [PodEvent::Resized { error: Some(error), .. }] if error == "busy"));
+        }
+        cx.pods.get_mut("u").unwrap().pod = pod(4);
+        answer(&mut cx, Err("busy".to_owned()));
+        let rows = cx.store.outbox().unwrap().into_iter();
+        let of =
+            |report: Report| if let Report::Event { event } = report { Some(event["count"].clone()) } else { None };
+        assert_eq!(rows.filter_map(|row| of(row.report)).collect::<Vec<Value>>(), [json!(1), json!(1)]);
+    }
+
+    #[test]
+    fn done_resize_has_those_that_wait_look_for_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let waits = Refusal { reason: "Deferred".to_owned(), message: String::new() };
+        cx.pods.insert(Entry::new(pod(1), PodRecord { resize_pending: Some(waits), ..record("waits") }));
+        cx.pods.insert(Entry::new(pod(1), record("u")));
+        while cx.pods.next_dirty().is_some() {}
+        let told = answer(&mut cx, Ok(()));
+        assert!(matches!(told.as_slice(), [PodEvent::Resized { error: None, .. }]), "{told:?}");
+        assert_eq!(cx.pods.next_dirty().as_deref(), Some("waits"));
+        assert!(cx.store.outbox().unwrap().is_empty());
+    }
+}

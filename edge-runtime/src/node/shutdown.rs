@@ -177,10 +177,13 @@ fn with_process(record: &PodRecord) -> impl Iterator<Item = (&str, &str)> {
 mod tests {
     use std::rc::Rc;
 
+    use sampan_monitor::exit::ExitRecord;
     use serde_json::json;
 
+    use super::super::bench::{Bench, pod, running};
     use super::super::pods::Pods;
     use super::*;
+    use crate::monitor::client::MonitorEvent;
     use crate::pod::clock::Now;
     use crate::pod::record::{ContainerKind, ContainerRecord, PodSource, SignalState, Terminal};
 
@@ -259,5 +262,69 @@ mod tests {
             record.containers.insert(id(name), ContainerRecord { state, ..ContainerRecord::new(ContainerKind::App) });
         }
         assert_eq!(Vec::from_iter(with_process(&record)), [("a", "r"), ("b", "s"), ("c", "s")]);
+    }
+
+    /// A node with the pods `a`, which has a process, and `b`, which is critical. Its machine shuts down.
+    fn shutting_down(pods: AtShutdown) -> (Bench, String) {
+        let mut bench = Bench::new();
+        Rc::make_mut(&mut bench.node.cx.config).shutdown.pods = pods;
+        ["a", "b"].iter().for_each(|uid| bench.add(uid));
+        let id = bench.container("a", running("a", 7));
+        let mut critical = pod("b", "b");
+        critical.spec.as_mut().unwrap().priority = Some(CRITICAL_PRIORITY);
+        bench.node.cx.pods.get_mut("b").unwrap().pod = Rc::new(critical);
+        let run = bench.node.cx.paths.run();
+        std::fs::create_dir_all(&run).unwrap();
+        assert!(!bench.node.stop_asked().unwrap(), "the daemon ends, and its pods go on");
+        std::fs::write(run.join(MARK), "").unwrap();
+        assert!(bench.node.stop_asked().unwrap());
+        (bench, id)
+    }
+
+    #[test]
+    fn second_signal_ends_the_daemon() {
+        let (mut bench, _) = shutting_down(AtShutdown::Resume);
+        assert!(!bench.node.stop_asked().unwrap());
+    }
+
+    #[test]
+    fn pods_that_go_on_at_the_next_boot_keep_their_records() {
+        let (mut bench, id) = shutting_down(AtShutdown::Resume);
+        let before = ["a", "b"].map(|uid| bench.record(uid).clone());
+        bench.node.settle("b").unwrap();
+        assert!(!bench.node.cx.paths.pod("b").exists(), "no pod is begun");
+        let exit = ExitRecord { id, code: 143, ..ExitRecord::default() };
+        let now = bench.node.cx.mono();
+        assert!(bench.node.shutdown_step(now).is_err(), "a process is there");
+        bench.node.take_monitor(MonitorEvent::Exited(exit)).unwrap();
+        assert_eq!(bench.node.shutdown_step(now), Ok(()));
+        assert_eq!(["a", "b"].map(|uid| bench.record(uid).clone()), before);
+    }
+
+    #[test]
+    fn process_that_does_not_stop_is_killed_and_left() {
+        let (mut bench, _) = shutting_down(AtShutdown::Resume);
+        let now = bench.node.cx.mono();
+        let Err(Some(deadline)) = bench.node.shutdown_step(now) else { panic!("it is stopping") };
+        assert!(deadline <= now.after(Duration::from_secs(20)) && !bench.node.shutdown.killed);
+        assert_eq!(bench.node.shutdown_step(deadline), Err(Some(deadline.after(LAST))));
+        assert!(bench.node.shutdown.killed);
+        assert_eq!(bench.node.shutdown_step(deadline.after(LAST)), Ok(()));
+    }
+
+    #[test]
+    fn pods_that_fail_end_in_order_and_report_it() {
+        let (mut bench, _) = shutting_down(AtShutdown::Fail);
+        let ended = |bench: &Bench, uid: &str| bench.record(uid).terminal.is_some();
+        assert!(ended(&bench, "a") && !ended(&bench, "b"), "critical pods stop last");
+        let end = bench.record("a").node_end.clone();
+        assert_eq!(end, Some(NodeEnd { grace_s: 20, disruption: true }));
+        let now = bench.node.cx.mono();
+        bench.container("a", ContainerState::waiting());
+        assert!(bench.node.shutdown_step(now).is_err(), "its end is not reported yet");
+        bench.sandbox("a", SandboxState::Gone);
+        assert!(bench.node.shutdown_step(now).is_err() && ended(&bench, "b"));
+        bench.sandbox("b", SandboxState::Gone);
+        assert_eq!(bench.node.shutdown_step(now), Ok(()));
     }
 }

@@ -173,6 +173,12 @@ impl Store {
             .map_err(|source| self.sqlite(source))
     }
 
+    /// Has each write fail from now on, like a disk that takes nothing, or succeed again.
+    #[cfg(test)]
+    pub(crate) fn refuse_writes(&self, refuse: bool) {
+        self.db.pragma_update(None, "query_only", refuse).unwrap();
+    }
+
     /// Gives up pages that SQLite keeps to read them faster, and prepared statements. One that fails keeps them.
     pub fn release_cache(&self) {
         self.db.flush_prepared_statement_cache();

@@ -70,6 +70,12 @@ impl Cgroups {
         Ok(Self { names: Names::new(driver, parent), hierarchies, burstable: Burstable::default(), slices })
     }
 
+    /// A tree on a host without cgroups: nothing is made or found in it. For tests of what uses it.
+    pub fn absent() -> Self {
+        let names = Names::new(Driver::Cgroupfs, "/absent");
+        Self { names, hierarchies: Hierarchies::absent(), burstable: Burstable::default(), slices: None }
+    }
+
     pub fn is_v2(&self) -> bool {
         self.hierarchies.version == CgroupVersion::V2
     }

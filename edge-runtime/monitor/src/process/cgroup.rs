@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn roots_are_never_removed() {
         for path in ["", "/", "/..", "../x", "/a/../../b"] {
-            assert!(remove(path).is_err(), "{path}");
+            // The kernel refuses some of them, too, with other errors.
+            assert_eq!(remove(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{path}");
         }
     }
 }

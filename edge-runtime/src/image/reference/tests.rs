@@ -73,7 +73,7 @@ fn malformed_names_are_refused() {
 
 proptest::proptest! {
     #[test]
-    fn any_text_is_parsed_or_refused(text in "\\PC{0,80}") {
+    fn any_text_is_parsed_or_refused(text in "\\PC{0,80}|[a-z0-9]{1,8}[a-z0-9:/@._-]{0,40}") {
         if let Ok(reference) = Reference::parse(&text) {
             proptest::prop_assert_eq!(Reference::parse(&reference.to_string()).unwrap(), reference);
         }

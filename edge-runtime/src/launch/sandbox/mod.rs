@@ -23,7 +23,7 @@ use super::resources;
 use super::runtimes::Runtimes;
 use super::security::admit;
 use super::teardown::Teardown;
-use super::user_ns::{self, Ids};
+use super::user_ns::Ids;
 use crate::net::cni::Attachment;
 use crate::net::host_addresses;
 use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
@@ -86,17 +86,11 @@ pub struct Sandbox {
 
 impl Sandboxes {
     pub(super) fn new(
-        base: Rc<Base>,
+        (base, host, runtimes): (Rc<Base>, Rc<HostFacts>, Rc<Runtimes>),
         teardown: Teardown,
         namespaces: NamespaceMaker,
-        host: Rc<HostFacts>,
-        runtimes: Rc<Runtimes>,
+        user_ids: Result<Ids, String>,
     ) -> Self {
-        let user_ids =
-            user_ns::detect(&base.paths, &namespaces, base.config.max_pods).map_err(|error| error.to_string());
-        if let Err(why) = &user_ids {
-            log::info!("pods cannot have users of their own (hostUsers: false): {why}");
-        }
         Self {
             host_ips: main_family_first(host_addresses::internal_ips(), &base.config.network.subnets),
             base,

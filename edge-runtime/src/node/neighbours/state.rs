@@ -85,3 +85,46 @@ impl Neighbours {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::Report;
+
+    use super::*;
+
+    /// How often the node has reported a problem, by the text.
+    fn told(cx: &Context) -> Vec<(String, u64)> {
+        let rows = cx.store.outbox().unwrap().into_iter();
+        let of = |report: Report| match report {
+            Report::Event { event } => Some((event["message"].as_str()?.to_owned(), event["count"].as_u64()?)),
+            _ => None,
+        };
+        rows.filter_map(|row| of(row.report)).collect()
+    }
+
+    #[test]
+    fn problem_is_reported_when_it_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let mut neighbours = Neighbours::default();
+        let no_link = || vec!["no link".to_owned()];
+        neighbours.say(&mut cx, no_link()).unwrap();
+        neighbours.say(&mut cx, no_link()).unwrap();
+        assert_eq!(told(&cx), [("no link".to_owned(), 1)], "it goes on");
+        neighbours.say(&mut cx, Vec::new()).unwrap();
+        neighbours.say(&mut cx, no_link()).unwrap();
+        assert_eq!(told(&cx), [("no link".to_owned(), 2)], "it is back");
+    }
+
+    #[test]
+    fn node_without_routes_takes_sites_and_does_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let cx = Context::for_tests(folder.path());
+        let key = |kind: &str| ObjectKey { kind: kind.to_owned(), namespace: String::new(), name: "lan".to_owned() };
+        let mut neighbours = Neighbours::default();
+        assert!(neighbours.take(&cx, &key(SITE_VIEW)) && !neighbours.has_changed());
+        neighbours.enabled = true;
+        assert!(!neighbours.take(&cx, &key("Pod")) && !neighbours.has_changed());
+        assert!(neighbours.take(&cx, &key(SITE_VIEW)) && neighbours.has_changed());
+    }
+}

@@ -250,3 +250,63 @@ impl Node {
 fn failed(failure: &SandboxError) -> PodEvent {
     PodEvent::SandboxFailed { reason: failure.reason().to_owned(), message: failure.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::bench::{Bench, pod};
+
+    #[test]
+    fn pod_has_no_address_that_another_has_or_is_about_to_get() {
+        let mut bench = Bench::new();
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let pods = [
+            ("own", SandboxState::Lost, "10.0.0.2"),
+            ("runs", SandboxState::TearingDown, "10.0.0.3"),
+            ("gone", SandboxState::Gone, "10.0.0.4"),
+        ];
+        for (uid, state, address) in pods {
+            bench.add(uid);
+            bench.sandbox(uid, state);
+            bench.record_mut(uid).ips = vec![ip(address)];
+        }
+        let done = |address: &str| SandboxDone { ips: vec![ip(address)], warnings: Vec::new() };
+        bench.node.connecting.insert("a".to_owned(), Connecting::Rules(done("10.0.0.5")));
+        bench.node.connecting.insert("b".to_owned(), Connecting::Policies(done("10.0.0.6")));
+        let others = BTreeSet::from(["10.0.0.3", "10.0.0.5", "10.0.0.6"].map(ip));
+        assert_eq!(bench.node.taken_addresses("own"), others);
+    }
+
+    #[test]
+    fn pod_on_the_nodes_network_waits_for_no_rules() {
+        let mut bench = Bench::new();
+        bench.add("u");
+        assert!(!bench.node.host_ports.is_there());
+        let answer = bench.node.prepare_sandbox("u", &pod("u", "u"));
+        assert_eq!(answer, Some(PodEvent::SandboxReady { ips: Vec::new() }));
+    }
+
+    #[test]
+    fn step_under_way_gets_one_answer() {
+        let mut bench = Bench::new();
+        bench.add("u");
+        bench.node.connecting.insert("u".to_owned(), Connecting::Looking);
+        assert_eq!(bench.node.prepare_sandbox("u", &pod("u", "u")), None);
+        assert!(!bench.node.cx.paths.pod("u").exists(), "nothing is done twice");
+        assert_eq!(bench.node.disconnect("u"), None, "what is under way comes first");
+        bench.node.connecting.remove("u");
+        assert_eq!(bench.node.disconnect("u"), Some(PodEvent::TornDown));
+    }
+
+    #[test]
+    fn teardown_goes_on_when_the_kernel_has_dropped_host_ports() {
+        let mut bench = Bench::new();
+        bench.add("u");
+        for (result, expected) in [(Err("nft".to_owned()), "Failed"), (Ok(()), "Gone")] {
+            bench.sandbox("u", SandboxState::TearingDown);
+            bench.node.rules_known("u".to_owned(), result);
+            let state = format!("{:?}", bench.record("u").sandbox.state);
+            assert!(state.starts_with(expected), "{state}");
+        }
+    }
+}

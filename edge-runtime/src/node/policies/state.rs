@@ -452,6 +452,58 @@ mod tests {
         assert!(policies.waiting.contains("a"), "its answer comes with the next change");
     }
 
+    /// The outcome of a run that was to make these tables, for which the pod `a` waits.
+    fn applied(policies: &mut Policies, cx: &mut Context, done: Done) -> (usize, Result<(), String>) {
+        policies.running = Some((Held::Tables("m".into()), Mono(0), BTreeSet::from(["a".to_owned()])));
+        policies.dirty = false;
+        let (pods, result) = policies.applied(cx, done).unwrap();
+        (pods.len(), result)
+    }
+
+    #[test]
+    fn refused_rules_are_tried_again_and_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let mut policies = policies();
+        put(&mut policies, "deny", Some(serde_json::json!({})));
+        for failures in 1..=3 {
+            let (pods, result) = applied(&mut policies, &mut cx, Done::Replaced(Err("no nft".into())));
+            assert!(pods == 1 && result.is_err_and(|why| why.contains("no nft")), "the pod retries by itself");
+            assert!(policies.failures == failures && policies.dirty && policies.mark().is_none());
+            assert_eq!(policies.held, Held::Other);
+        }
+        assert_eq!(cx.store.outbox().unwrap().len(), 1);
+        assert_eq!(applied(&mut policies, &mut cx, Done::Replaced(Ok(None))), (1, Ok(())));
+        assert!(policies.failures == 0 && !policies.dirty && policies.mark() == Some("m"));
+    }
+
+    #[test]
+    fn look_at_the_kernel_lets_no_pod_in_without_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let mut policies = policies();
+        assert_eq!(applied(&mut policies, &mut cx, Done::Looked(false)), (0, Ok(())));
+        assert!(policies.waiting.contains("a") && policies.dirty && policies.due().is_none(), "they are made at once");
+        assert_eq!(policies.held, Held::Other);
+        assert_eq!(applied(&mut policies, &mut cx, Done::Looked(true)), (1, Ok(())));
+        assert_eq!(policies.mark(), Some("m"));
+    }
+
+    #[test]
+    fn node_without_nft_gives_up_to_clear_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cx = Context::for_tests(folder.path());
+        let mut policies = policies();
+        for _ in 0..CLEAR_AT_MOST {
+            assert!(applied(&mut policies, &mut cx, Done::Cleared(Err("no nft".into()))).1.is_err() && policies.dirty);
+        }
+        assert_eq!(applied(&mut policies, &mut cx, Done::Cleared(Err("no nft".into()))), (1, Ok(())));
+        assert!(!policies.dirty && policies.failures == 0);
+        assert_eq!(cx.store.outbox().unwrap().len(), 0, "no policy is missed");
+        policies.running = None;
+        assert_eq!(policies.applied(&mut cx, Done::Cleared(Err("late".into()))).unwrap(), (BTreeSet::new(), Ok(())));
+    }
+
     #[test]
     fn nothing_wakes_the_loop_without_a_change_or_during_one() {
         let mut policies = policies();

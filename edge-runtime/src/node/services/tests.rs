@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::done::Done;
 use super::*;
 
 fn services() -> Services {
@@ -166,4 +167,61 @@ fn address_of_the_link_changes_only_services_that_ask_for_it() {
     assert_eq!(dirty(&mut services), ["db", "web"], "one loses it, the other may have its port");
     services.set_link(Vec::new());
     assert_eq!(dirty(&mut services), ["db"]);
+}
+
+/// A node for what [`Services`] tell it.
+fn context() -> (tempfile::TempDir, Context) {
+    let folder = tempfile::tempdir().unwrap();
+    let cx = Context::for_tests(folder.path());
+    (folder, cx)
+}
+
+#[test]
+fn look_at_the_start_decides_between_all_rules_and_changes() {
+    let (_folder, mut cx) = context();
+    for (before, is_there, after) in [
+        (Phase::Unknown, true, Phase::Known),
+        (Phase::Unknown, false, Phase::Whole),
+        (Phase::Whole, true, Phase::Whole),
+    ] {
+        let mut services = services();
+        (services.phase, services.running) = (before, true);
+        services.applied(&mut cx, Done::Looked(is_there)).unwrap();
+        assert_eq!((services.phase, services.running), (after, false), "{before:?}, {is_there}");
+    }
+}
+
+#[test]
+fn refused_rules_are_written_whole_again_and_told_once() {
+    let (_folder, mut cx) = context();
+    let mut services = services();
+    for failures in 1..=3 {
+        services.phase = Phase::Known;
+        let now = cx.mono();
+        services.applied(&mut cx, Done::Changed(Err("no nft".into()))).unwrap();
+        assert_eq!((services.phase, services.failures), (Phase::Whole, failures));
+        assert!(services.not_before.is_some_and(|at| at > now), "not at once");
+    }
+    assert_eq!(cx.store.outbox().unwrap().len(), 1);
+    services.applied(&mut cx, Done::Isolated(None)).unwrap();
+    assert_eq!((services.phase, services.failures), (Phase::Whole, 4), "no Service is the reason");
+}
+
+#[test]
+fn refused_services_are_left_out_until_all_others_are_served() {
+    let (_folder, mut cx) = context();
+    let mut services = services();
+    let web = ("shop".to_owned(), "web".to_owned());
+    (services.phase, services.failures) = (Phase::Known, 5);
+    services.applied(&mut cx, Done::Isolated(Some(vec![web.clone()]))).unwrap();
+    assert_eq!((services.phase, services.failures), (Phase::Whole, 1), "all is tried without them");
+    assert!(services.left_out.has(&web));
+    assert_eq!(cx.store.outbox().unwrap().len(), 1);
+
+    services.dirty.insert(web.clone());
+    services.applied(&mut cx, Done::Changed(Ok(()))).unwrap();
+    assert!(services.failures == 1 && services.flows.stale, "that was a first portion");
+    services.dirty.clear();
+    services.applied(&mut cx, Done::Changed(Ok(()))).unwrap();
+    assert!(services.failures == 0 && services.left_out.has(&web));
 }

@@ -39,6 +39,10 @@ impl Hierarchies {
         Ok(Self { version: CgroupVersion::V1, mounted })
     }
 
+    pub(super) fn absent() -> Self {
+        Self { version: CgroupVersion::V2, mounted: Vec::new() }
+    }
+
     /// Where `controller` is mounted; `None` if the kernel does not have it, or has it disabled.
     pub(super) fn of(&self, controller: &str) -> Option<&Path> {
         let found = self.mounted.iter().find(|one| one.controllers.iter().any(|name| name == controller));
