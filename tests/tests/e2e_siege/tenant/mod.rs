@@ -5,12 +5,14 @@
 //! | `connections` | TLS and HTTP connections |
 //! | `bodies` | single expensive requests |
 //! | `objects` | many objects, owners and deletions |
+//! | `kept` | fields of which the bridge keeps much |
 //! | `workloads` | work for controllers and the scheduler |
 //! | `reads` | lists, watches and documents |
 //! | `streams` | streams of its pod: exec, logs, port-forward |
 
 mod bodies;
 mod connections;
+mod kept;
 mod objects;
 mod reads;
 mod streams;
@@ -105,6 +107,7 @@ impl Tenant {
         let mut all = connections::attacks(self);
         all.extend(bodies::attacks(self));
         all.extend(objects::attacks(self));
+        all.extend(kept::attacks(self));
         all.extend(workloads::attacks(self));
         all.extend(reads::attacks(self));
         all.extend(streams::attacks(self));
@@ -115,8 +118,8 @@ impl Tenant {
     /// The attacks that leave objects, a second each, so that objects of all kinds are there at once.
     fn hoard(&self) -> Attack<'_> {
         let makers = || {
-            let all = bodies::attacks(self).into_iter().chain(objects::attacks(self)).chain(workloads::attacks(self));
-            all.filter(|attack| attack.undo.is_some()).collect::<Vec<_>>()
+            let all = [bodies::attacks(self), objects::attacks(self), kept::attacks(self), workloads::attacks(self)];
+            all.into_iter().flatten().filter(|attack| attack.undo.is_some()).collect::<Vec<_>>()
         };
         let run = move |random: &mut Random, until: Instant| {
             let (mut makers, mut done) = (makers(), Done::default());

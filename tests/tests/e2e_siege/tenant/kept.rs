@@ -1,0 +1,134 @@
+//! Small objects whose fields take much memory once they are read: the bridge keeps labels, selectors and wishes of pods.
+
+use serde_json::{Value, json};
+
+use super::{Tenant, named, path};
+use crate::siege::Attack;
+
+/// Number of fields or entries of one object, whose JSON stays below 64 KiB.
+const MANY: usize = 1_500;
+const COLLECTIONS: &[&str] = &[
+    "batch/v1/cronjobs",
+    "policy/v1/poddisruptionbudgets",
+    "autoscaling/v2/horizontalpodautoscalers",
+    "apps/v1/replicasets",
+    "pods",
+];
+
+/// The same entry many times.
+fn many(entry: &Value) -> Value {
+    vec![entry.clone(); MANY].into()
+}
+
+fn requirements() -> Value {
+    many(&json!({"key": "a", "operator": "Exists"}))
+}
+
+fn labels() -> Value {
+    (0..2 * MANY).map(|at| (format!("k{at}"), json!("v"))).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// A pod with one of the lists that the scheduler reads. It fits on no node.
+fn pod(name: &str, wish: usize) -> Value {
+    let mut spec = json!({"containers": [{"name": "c", "image": "none.example/none"}], "nodeSelector": {"none": "none"},
+        "automountServiceAccountToken": false});
+    let mut meta = json!({"name": name});
+    match wish {
+        0 => {
+            spec["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": [{"matchExpressions": requirements()}]}}})
+        }
+        1 => {
+            spec["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+            many(&json!({"topologyKey": "a", "labelSelector": {}}))}})
+        }
+        2 => spec["tolerations"] = many(&json!({"key": "a", "operator": "Exists"})),
+        3 => {
+            spec["topologySpreadConstraints"] = (0..MANY / 4)
+                .map(|at| {
+                    json!({"maxSkew": 1, "topologyKey": format!("k{at}"), "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}})
+                })
+                .collect()
+        }
+        4 => {
+            spec["volumes"] = (0..MANY / 2)
+                .map(|at| json!({"name": format!("v{at}"), "persistentVolumeClaim": {"claimName": "c"}}))
+                .collect()
+        }
+        _ => meta["labels"] = labels(),
+    }
+    json!({"metadata": meta, "spec": spec})
+}
+
+/// Number of different pods of [`pod`], and of other objects of [`object`].
+const PODS: usize = 6;
+const OTHERS: usize = 4;
+
+/// An object of another kind, with its collection.
+fn object(name: &str, kind: usize) -> (&'static str, Value) {
+    let template = |app: &str| {
+        json!({"metadata": {"labels": {"app": app}}, "spec": {"restartPolicy": "Never",
+        "containers": [{"name": "c", "image": "none.example/none"}]}})
+    };
+    match kind {
+        0 => (
+            "batch/v1/cronjobs",
+            json!({"metadata": {"name": name, "labels": labels()}, "spec": {
+            "schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template("x")}}}}),
+        ),
+        1 => (
+            "policy/v1/poddisruptionbudgets",
+            json!({"metadata": {"name": name}, "spec": {
+            "minAvailable": 1, "selector": {"matchExpressions": requirements()}}}),
+        ),
+        2 => (
+            "autoscaling/v2/horizontalpodautoscalers",
+            json!({"metadata": {"name": name}, "spec": {
+            "maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"},
+            "metrics": vec![json!({"type": "Resource", "resource": {"name": "cpu",
+                "target": {"type": "Utilization", "averageUtilization": 1}}}); MANY / 4]}}),
+        ),
+        _ => {
+            let mut pods = template("x");
+            pods["spec"]["restartPolicy"] = json!("Always");
+            (
+                "apps/v1/replicasets",
+                json!({"metadata": {"name": name}, "spec": {"replicas": 0, "template": pods,
+                "selector": {"matchExpressions": many(&json!({"key": "app", "operator": "Exists"}))}}}),
+            )
+        }
+    }
+}
+
+pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
+    vec![
+        tenant.making("fields that take memory", COLLECTIONS, |asker, random| {
+            let name = named(random, 1_000);
+            let kind = random.below(PODS + OTHERS);
+            let (collection, body) = if kind < PODS { ("pods", pod(&name, kind)) } else { object(&name, kind - PODS) };
+            asker.post(&path(collection), &body)
+        }),
+        tenant.making("large Leases that are renewed", &["coordination.k8s.io/v1/leases"], |asker, random| {
+            let (leases, name) = (path("coordination.k8s.io/v1/leases"), named(random, 300));
+            let bytes = random.one(&[15_000, 15_000, 1_000_000]);
+            let lease = json!({"metadata": {"name": name}, "spec": {"holderIdentity": "x".repeat(bytes)}});
+            asker.post(&leases, &lease);
+            let time = format!(
+                "2026-01-01T00:{:02}:{:02}.{:06}Z",
+                random.below(60),
+                random.below(60),
+                random.below(1_000_000)
+            );
+            let renewed = json!({"spec": {"renewTime": time}}).to_string();
+            asker.ask("PATCH", &format!("{leases}/{name}"), "application/merge-patch+json", renewed.as_bytes())
+        }),
+    ]
+}
+
+#[test]
+fn entries_stay_below_the_size_that_counts_by_its_json() {
+    for body in (0..PODS).map(|wish| pod("x", wish)).chain((0..OTHERS).map(|kind| object("x", kind).1)) {
+        assert!((20 << 10..64 << 10).contains(&body.to_string().len()), "{}", body.to_string().len());
+    }
+}
