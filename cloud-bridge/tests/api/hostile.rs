@@ -130,7 +130,10 @@ async fn pods_and_their_templates_of_thousands_of_parts() {
         "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}});
     let set = json!({"metadata": {"name": "s"}, "spec": {"serviceName": "s", "selector": {"matchLabels": {"a": "b"}},
         "template": template, "volumeClaimTemplates": many(MANY / 4, claim)}});
-    quick(&api, "POST", &api.group_path("apps/v1", "statefulsets"), JSON, &set).await.ok();
+    let sets = api.group_path("apps/v1", "statefulsets");
+    quick(&api, "POST", &sets, JSON, &set).await.ok();
+    // A namespace has room for few of them.
+    api.delete(&format!("{sets}/s"), Value::Null).await.ok();
 
     let rule = |n: usize| json!({"action": "FailJob", "onExitCodes": {"containerName": format!("x{n}"), "operator": "In", "values": [1]}});
     let containers = many(MANY / 4, |n| json!({"name": format!("c{n}"), "image": "i"}));
