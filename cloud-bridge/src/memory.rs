@@ -25,10 +25,11 @@ pub async fn watch() {
     loop {
         tokio::time::sleep(LOOK).await;
         edge_protocol::compress::release();
-        let Some(now) = resident() else { return };
-        if size.is_worth_a_walk(now) {
+        let Some((now, free)) = resident() else { return };
+        if size.is_worth_a_walk(now, free) {
             sampan_memory::trim();
-            size.settled(resident().unwrap_or(now));
+            let (now, free) = resident().unwrap_or((now, free));
+            size.settled(now, free);
         }
     }
 }
@@ -37,6 +38,8 @@ pub async fn watch() {
 #[derive(Debug, Default)]
 struct Size {
     after_trim: u64,
+    /// Free memory of the heap that the last trim could not return.
+    free_after_trim: u64,
     last: u64,
     /// Number of checks since the last trim.
     looks: u32,
@@ -48,9 +51,9 @@ impl Size {
         Self { looks: REST, ..Self::default() }
     }
 
-    /// Whether the heap has grown and grows no more, or has already grown by twice as much: later, the free memory
-    /// would lie between blocks that stay in use.
-    fn is_worth_a_walk(&mut self, now: u64) -> bool {
+    /// Whether the process has grown and grows no more, or has already grown by twice as much: later, the free memory
+    /// would lie between blocks that stay in use. Or what was in use at the last trim is free now.
+    fn is_worth_a_walk(&mut self, now: u64, free: u64) -> bool {
         let steady = now < self.last.saturating_add(STEADY);
         self.last = now;
         self.looks = self.looks.saturating_add(1);
@@ -64,19 +67,24 @@ impl Size {
             true => worth(GROWN),
             false => 2 * worth(GROWN),
         };
-        now > self.after_trim.saturating_add(grown)
+        let freed = steady && now < LARGE && free > self.free_after_trim.saturating_add(worth(GROWN));
+        freed || now > self.after_trim.saturating_add(grown)
     }
 
-    fn settled(&mut self, now: u64) {
-        (self.after_trim, self.last, self.looks) = (now, now, 0);
+    fn settled(&mut self, now: u64, free: u64) {
+        (self.after_trim, self.free_after_trim, self.last, self.looks) = (now, free, now, 0);
     }
 }
 
-/// What this process has in memory (proc(5), status), in bytes; `None` without /proc.
-fn resident() -> Option<u64> {
+/// What this process has in memory (proc(5), status), and what of it the heap does not use, in bytes; `None` without
+/// /proc.
+fn resident() -> Option<(u64, u64)> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+    };
+    Some((field("VmRSS:")?, field("RssAnon:")?.saturating_sub(sampan_memory::heap_in_use())))
 }
 
 /// Blocks of 128 KiB and more always come from the kernel and return to it. glibc starts with that threshold, but
@@ -99,58 +107,69 @@ mod tests {
     #[test]
     fn memory_is_given_back_once_it_has_grown_and_grows_no_more() {
         let mut size = Size::default();
-        size.settled(100 * MIB);
-        assert!(!size.is_worth_a_walk(110 * MIB), "not worth it");
-        assert!(!size.is_worth_a_walk(120 * MIB), "it grows");
-        assert!(size.is_worth_a_walk(120 * MIB));
-        size.settled(110 * MIB);
-        assert!(!size.is_worth_a_walk(110 * MIB), "what is in use is not asked for again and again");
-        assert!(!size.is_worth_a_walk(90 * MIB));
-        assert!(!size.is_worth_a_walk(103 * MIB));
-        assert!(size.is_worth_a_walk(103 * MIB));
+        size.settled(100 * MIB, 0);
+        assert!(!size.is_worth_a_walk(110 * MIB, 0), "not worth it");
+        assert!(!size.is_worth_a_walk(120 * MIB, 0), "it grows");
+        assert!(size.is_worth_a_walk(120 * MIB, 0));
+        size.settled(110 * MIB, 0);
+        assert!(!size.is_worth_a_walk(110 * MIB, 0), "what is in use is not asked for again and again");
+        assert!(!size.is_worth_a_walk(90 * MIB, 0));
+        assert!(!size.is_worth_a_walk(103 * MIB, 0));
+        assert!(size.is_worth_a_walk(103 * MIB, 0));
+    }
+
+    #[test]
+    fn memory_that_was_in_use_at_the_last_trim_is_given_back_when_it_is_free() {
+        let mut size = Size::default();
+        size.settled(60 * MIB, 2 * MIB);
+        assert!(!size.is_worth_a_walk(60 * MIB, 9 * MIB), "not worth it");
+        assert!(size.is_worth_a_walk(60 * MIB, 30 * MIB));
+        size.settled(50 * MIB, 20 * MIB);
+        assert!(!size.is_worth_a_walk(50 * MIB, 20 * MIB), "it lies between blocks in use");
+        assert!(!size.is_worth_a_walk(1_000 * MIB, 900 * MIB), "it grows, and is large");
     }
 
     #[test]
     fn what_starting_needed_is_given_back_at_the_first_rest() {
         let mut size = Size::at_start();
-        assert!(!size.is_worth_a_walk(15 * MIB), "it grows");
-        assert!(size.is_worth_a_walk(15 * MIB));
+        assert!(!size.is_worth_a_walk(15 * MIB, 0), "it grows");
+        assert!(size.is_worth_a_walk(15 * MIB, 0));
     }
 
     #[test]
     fn little_is_given_back_at_rest_once_a_minute() {
         let mut size = Size::default();
-        size.settled(10 * MIB);
+        size.settled(10 * MIB, 0);
         let mut walks = Vec::new();
         for look in 0..100 {
-            if size.is_worth_a_walk(15 * MIB) {
-                size.settled(10 * MIB);
+            if size.is_worth_a_walk(15 * MIB, 0) {
+                size.settled(10 * MIB, 0);
                 walks.push(look);
             }
         }
         assert_eq!(walks, [29, 59, 89]);
-        size.settled(10 * MIB);
-        assert!((0..100).all(|_| !size.is_worth_a_walk(13 * MIB)), "not worth it");
+        size.settled(10 * MIB, 0);
+        assert!((0..100).all(|_| !size.is_worth_a_walk(13 * MIB, 0)), "not worth it");
     }
 
     #[test]
     fn large_process_waits_for_a_rest() {
         let mut size = Size::default();
-        size.settled(600 * MIB);
-        let first = (0..100).find(|_| size.is_worth_a_walk(2_000 * MIB));
+        size.settled(600 * MIB, 0);
+        let first = (0..100).find(|_| size.is_worth_a_walk(2_000 * MIB, 0));
         assert_eq!(first, Some(29));
-        size.settled(1_700 * MIB);
-        assert!((0..100).all(|_| !size.is_worth_a_walk(2_000 * MIB)), "not worth it");
+        size.settled(1_700 * MIB, 0);
+        assert!((0..100).all(|_| !size.is_worth_a_walk(2_000 * MIB, 0)), "not worth it");
     }
 
     #[test]
     fn memory_is_given_back_while_it_grows_without_end() {
         let mut size = Size::default();
-        size.settled(100 * MIB);
+        size.settled(100 * MIB, 0);
         let mut walks = 0;
         for now in (110..=600).step_by(10) {
-            if size.is_worth_a_walk(now * MIB) {
-                size.settled(now * MIB);
+            if size.is_worth_a_walk(now * MIB, 0) {
+                size.settled(now * MIB, 0);
                 walks += 1;
             }
         }
@@ -162,10 +181,11 @@ mod tests {
         let blocks: Vec<Vec<u8>> = (0..20_000).map(|_| vec![1; 4_000]).collect();
         let kept: Vec<Vec<u8>> =
             blocks.into_iter().enumerate().filter(|(at, _)| at % 100 == 0).map(|(_, b)| b).collect();
-        let before = resident().unwrap();
+        let (before, free) = resident().unwrap();
         sampan_memory::trim();
-        let after = resident().unwrap();
-        assert!(cfg!(not(target_env = "gnu")) || after + 32 * MIB < before, "{before} {after}");
+        let (after, still_free) = resident().unwrap();
+        let returned = after + 32 * MIB < before && still_free + 32 * MIB < free;
+        assert!(cfg!(not(target_env = "gnu")) || returned, "{before} {after} {free} {still_free}");
         drop(kept);
     }
 }

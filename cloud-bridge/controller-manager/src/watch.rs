@@ -99,12 +99,12 @@ pub(crate) fn map<A, B>(event: Event<A>, read: impl FnOnce(A) -> Result<B, Misfi
     })
 }
 
-/// An event with its object read as the type `T`.
+/// An event with its object, without managers, read as the type `T`.
 ///
 /// # Errors
 /// The object does not fit the type.
 pub(crate) fn typed<T: DeserializeOwned>(event: Event<Value>) -> Result<Event<T>, Misfit> {
-    map(event, |object| typed::read(&object))
+    map(event, |object| typed::read(&without_managers(object)))
 }
 
 fn has_large(event: &Event<Unread>) -> bool {

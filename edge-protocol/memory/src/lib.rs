@@ -34,6 +34,18 @@ pub fn trim_heap() {
     }
 }
 
+/// What the allocator has handed out, in bytes; 0 where it does not say. Beyond 4 GiB the number is too small (mallinfo(3)).
+pub fn heap_in_use() -> u64 {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: no condition; it only reads the allocator's own lists.
+        let info = unsafe { libc::mallinfo() };
+        u64::from(info.uordblks.cast_unsigned()) + u64::from(info.hblkhd.cast_unsigned())
+    }
+    #[cfg(not(target_env = "gnu"))]
+    0
+}
+
 /// From now on an access to the program's own code and constants maps two pages, and not all that the kernel maps at once
 /// where it can: sixteen pages (`fault_around_bytes`), or a whole large folio.
 ///

@@ -140,6 +140,11 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
+    /// How many requirements it has, with the values in them.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|one| 1 + one.values.len()).sum()
+    }
+
     /// Whether the object's labels meet every requirement.
     pub fn matches(&self, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];

@@ -26,6 +26,7 @@ use crate::storage::{Change, ChangeKind, Held, Interest, LEASES, Most, Page, Sto
 use apimachinery::field::FieldError;
 use apimachinery::flow::Flow;
 use apimachinery::key::ObjectKey;
+use apimachinery::shares::Share;
 use kubelet_api::streaming;
 
 /// What one part of the stream gathers, about: there may be many watches, and what each holds is its client's.
@@ -34,6 +35,10 @@ const CHUNK: usize = 32 << 10;
 const OBJECTS: Most = Most { items: usize::MAX, bytes: CHUNK };
 /// A change brings the state after it along, of which nothing is known before it is read.
 const CHANGES: Most = Most { items: 8, bytes: CHUNK };
+/// Memory for each byte of the text of a selector: `a,` is a requirement.
+const SELECTOR_COST: usize = 36;
+/// Selectors of up to so many bytes count nothing.
+const SMALL_SELECTOR: usize = 512;
 /// No watch lasts longer, whatever its client asks for.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The end of a watch whose client names none.
@@ -64,6 +69,8 @@ struct Watch {
     inner: Arc<Inner>,
     resource: Arc<Resource>,
     selection: Arc<Selection>,
+    /// Memory of its selectors, which is its client's.
+    _selectors: Share,
     form: Form,
     flow: Flow,
     queue: Subscription,
@@ -94,6 +101,9 @@ pub(crate) fn open(
 ) -> ApiResult<impl Stream<Item = Result<Bytes, BodyError>> + Send + use<>> {
     let options = Options::read(ctx)?;
     let selection = Arc::new(Selection::new(ctx)?);
+    let text = ctx.query.text("labelSelector").len() + ctx.query.text("fieldSelector").len();
+    let weight = text.saturating_sub(SMALL_SELECTOR).saturating_mul(SELECTOR_COST);
+    let selectors = inner.limits.answers.take(flow, weight).ok_or_else(ApiError::busy)?;
     let asked = resource_version(ctx.query)?;
     let mut store = inner.store();
     let now = store.revision();
@@ -117,6 +127,7 @@ pub(crate) fn open(
         inner: Arc::clone(inner),
         resource: Arc::clone(&ctx.resource),
         selection,
+        _selectors: selectors,
         form,
         flow: flow.clone(),
         queue,

@@ -10,6 +10,7 @@ use super::{cel, managed_fields};
 use crate::admission::{self, resource_quota};
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
+use crate::state::large;
 use crate::storage::{Store, Stored};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
@@ -67,7 +68,7 @@ pub(crate) fn insert(ctx: &mut Context<'_>, store: &mut Store, new: New, dry_run
     ctx.warnings.extend(strategy.warnings(&value));
     ctx.warnings.extend(strategy.notice());
     let charges = resource_quota::admit(store, &ctx.attributes(), &value, None, ctx.now)?;
-    meta::set(&mut value, "managedFields", managed);
+    meta::set(&mut value, "managedFields", large::owners(&ctx.resource.storage, managed));
     let value = named(ctx, store, value, generated)?;
     if dry_run {
         return Ok(Stored::unwritten(value));

@@ -14,6 +14,7 @@ use crate::admission::{self, resource_quota};
 use crate::resource::Resource;
 use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
+use crate::state::large;
 use crate::storage::{Store, Stored};
 use apimachinery::field::{FieldError, FieldErrorKind};
 use apimachinery::json::remove;
@@ -162,6 +163,7 @@ pub(crate) fn replace(
         Owners::Foreseen(foreseen, managed) if foreseen == hash(&new) => managed,
         _ => managed_fields::updated(ctx, &sent, &new, old),
     };
+    let managed = large::owners(&resource.storage, managed);
     if meta::same_but_owners(&new, old) && managed_fields::same_owners(&managed, owned) {
         meta::set(&mut new, "managedFields", owned.clone());
         return Ok(Stored::unwritten(new));

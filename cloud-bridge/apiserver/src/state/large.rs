@@ -2,14 +2,15 @@
 //! Kubernetes does not have such a limit, but more memory. ConfigMaps, Secrets and custom resources are kept only for
 //! nodes and pods that name them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
 use super::memory;
+use crate::auth::node::references;
 use crate::codec::bounds;
-use crate::storage::{ChangeKind, LEASES, Store, StoreError};
+use crate::storage::{ChangeKind, LEASES, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
 
 /// Bytes of the large objects of one namespace.
@@ -19,12 +20,28 @@ const LARGE: usize = 64 << 10;
 /// Memory that the kept fields of each object may take without being counted.
 const FREE: usize = 24 << 10;
 /// Smaller objects are not looked at when the program starts.
-const SMALL: usize = 4 << 10;
-/// Maximum size of a Lease, whose JSON is kept with its history.
+const SMALL: usize = 1 << 10;
+/// Maximum size of a Lease, whose JSON is kept with its history, and of its managedFields.
 const LEASE: usize = 16 << 10;
+/// Maximum number of different objects that one pod may name: nodes, their authorizer and the bridge follow each of them.
+const NAMED: usize = 256;
+/// What each object counts at least of kinds that a usual quota does not bound in number. They have no free memory.
+const EACH: usize = 4 << 10;
+/// Those kinds.
+const UNBOUNDED: [&str; 5] = [
+    "poddisruptionbudgets.policy",
+    "horizontalpodautoscalers.autoscaling",
+    "cronjobs.batch",
+    "statefulsets.apps",
+    "daemonsets.apps",
+];
+/// The Leases of nodes, which are as many as these.
+const NODE_LEASES: &str = "kube-node-lease";
+const PODS: &str = "pods";
 /// Where they are stored.
-const KEPT: [&str; 16] = [
-    "pods",
+const KEPT: [&str; 17] = [
+    PODS,
+    LEASES,
     "services",
     "endpoints",
     "replicationcontrollers",
@@ -53,15 +70,18 @@ impl LargeObjects {
     /// Counts the existing objects, and follows later writes.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
         for storage in KEPT {
-            store.each_large(storage, SMALL, |key, body| {
-                put(&mut self.used(), storage, key, counted_text(body));
+            let least = if UNBOUNDED.contains(&storage) || storage == LEASES { 0 } else { SMALL };
+            store.each_large(storage, least, |key, body| {
+                let object = Stored::new(key.clone(), 0, body.to_vec());
+                put(&mut self.used(), storage, key, counted(storage, &key.namespace, object.value()));
             })?;
         }
         let used = Arc::clone(&self.0);
         store.observe(Box::new(move |storage, written| {
             if Self::keeps(storage) {
                 let object = &written.object;
-                let counted = if written.kind == ChangeKind::Deleted { 0 } else { counted_text(&object.body) };
+                let is_gone = written.kind == ChangeKind::Deleted;
+                let counted = if is_gone { 0 } else { counted(storage, &object.key.namespace, object.value()) };
                 put(&mut used.lock().unwrap_or_else(PoisonError::into_inner), storage, &object.key, counted);
             }
         }));
@@ -82,14 +102,16 @@ impl LargeObjects {
     /// # Errors
     /// What there is too much of.
     pub(crate) fn admit(&self, storage: &str, namespace: &str, new: &Value, old: Option<&Value>) -> Result<(), String> {
-        if storage == LEASES {
-            let bytes = bounds::bytes(new);
-            let grows = bytes > LEASE.max(old.map_or(0, bounds::bytes));
-            return if grows { Err(format!("a Lease is kept in memory: limit is {LEASE} bytes")) } else { Ok(()) };
-        }
         if !Self::keeps(storage) {
             return Ok(());
         }
+        if storage == LEASES && bounds::bytes(new) > LEASE.max(old.map_or(0, bounds::bytes)) {
+            return Err(format!("a Lease is kept in memory: limit is {LEASE} bytes"));
+        }
+        if storage == PODS && named(new) > NAMED.max(old.map_or(0, named)) {
+            return Err(format!("it names too many Secrets, ConfigMaps and claims: limit is {NAMED}"));
+        }
+        let counted = |object: &Value| counted(storage, namespace, object);
         self.has_room(namespace, counted(new), old.map_or(0, counted))
     }
 
@@ -111,17 +133,30 @@ impl LargeObjects {
 }
 
 /// What an object counts.
-fn counted(object: &Value) -> usize {
-    sum(bounds::bytes(object), memory::of(object))
-}
-
-fn counted_text(body: &[u8]) -> usize {
-    sum(body.len(), memory::of(&mut serde_json::Deserializer::from_slice(body)))
-}
-
-fn sum(bytes: usize, memory: usize) -> usize {
+fn counted(storage: &str, namespace: &str, object: &Value) -> usize {
+    let bytes = bounds::bytes(object);
+    if storage == LEASES {
+        return if namespace == NODE_LEASES { 0 } else { bytes };
+    }
+    let memory = memory::of(object, storage == PODS);
+    let memory = if UNBOUNDED.contains(&storage) { memory.max(EACH) } else { memory.saturating_sub(FREE) };
     let large = if bytes < LARGE { 0 } else { bytes };
-    large.saturating_add(memory.saturating_sub(FREE))
+    large.saturating_add(memory)
+}
+
+/// Number of different objects that a pod names.
+fn named(pod: &Value) -> usize {
+    let mut all = HashSet::new();
+    references::of_pod(pod, &mut |kind, name| {
+        all.insert((kind, name.to_owned()));
+    });
+    all.len()
+}
+
+/// The managedFields of an object. Those of a Lease that are too large go, as in Kubernetes when they cannot be computed.
+pub(crate) fn owners(storage: &str, managed: Value) -> Value {
+    let bytes = || bounds::Size::of(&managed, usize::MAX).map_or(0, |size| size.bytes);
+    if storage == LEASES && bytes() > LEASE { Value::Null } else { managed }
 }
 
 fn put(used: &mut HashMap<String, Counted>, storage: &str, key: &ObjectKey, bytes: usize) {
@@ -181,11 +216,11 @@ mod tests {
                 "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
                     {"nodeSelectorTerms": [{"matchFields": requirements(1)}]}}}},
         });
-        assert_eq!(counted(&usual), 0);
+        assert_eq!((counted("replicasets.apps", "n", &usual), counted("pods", "n", &usual)), (0, 0));
+        assert_eq!(counted("cronjobs.batch", "n", &json!({})), EACH, "their number is bounded, too");
         let budget = json!({"spec": {"selector": {"matchExpressions": requirements(1_500)}}});
-        let counts = counted(&budget);
+        let counts = counted("poddisruptionbudgets.policy", "n", &budget);
         assert!((1 << 20..2 << 20).contains(&counts), "{counts}");
-        assert_eq!(counted_text(budget.to_string().as_bytes()), counts);
         let large = LargeObjects::default();
         let admit = |storage: &str| large.admit(storage, "n", &budget, None);
         for name in 0.. {
@@ -207,6 +242,22 @@ mod tests {
         };
         assert!(admit(1_000, None) && !admit(LEASE, None) && !admit(2 * LEASE, Some(LEASE)));
         assert!(admit(LEASE, Some(LEASE)), "an old one can be deleted");
+        let count = |namespace: &str| counted(LEASES, namespace, &of(1_000)) > 1_000;
+        assert!(count("n") && !count(NODE_LEASES), "their number is bounded by their bytes");
+        let managed = json!([{"manager": "x".repeat(LEASE)}]);
+        assert_eq!((owners("pods", managed.clone()), owners(LEASES, managed.clone())), (managed, Value::Null));
+    }
+
+    #[test]
+    fn pod_names_a_bounded_number_of_objects() {
+        let of = |count: usize| {
+            let from: Vec<Value> = (0..count).map(|at| json!({"secretRef": {"name": format!("s{at}")}})).collect();
+            json!({"spec": {"containers": [{"envFrom": from}, {"envFrom": from}]}})
+        };
+        let admit = |new: usize, old: Option<usize>| {
+            LargeObjects::default().admit(PODS, "n", &of(new), old.map(of).as_ref()).is_ok()
+        };
+        assert!(admit(NAMED, None) && !admit(NAMED + 1, None) && admit(NAMED + 1, Some(NAMED + 1)));
     }
 
     #[test]

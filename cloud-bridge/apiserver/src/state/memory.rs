@@ -1,5 +1,6 @@
 //! Memory that controllers, the scheduler and the states of nodes need for the fields of an object that they keep: labels,
-//! owners, and the spec without containers and templates. As values it takes up to thirty times its JSON. Pure.
+//! annotations, owners, and the spec, of containers and templates only a part. As values it takes up to thirty times its
+//! JSON. Pure.
 
 use std::fmt;
 
@@ -7,17 +8,26 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use crate::codec::parse::{FIELD_COST, OBJECT_COST, VALUE_COST};
 
-/// Labels are kept by several.
-const LABELS: usize = 3;
-/// Fields of a spec of which little is kept: nodes get their JSON, controllers read them again when they need them.
-const SKIPPED: [&str; 5] = ["containers", "initContainers", "ephemeralContainers", "template", "jobTemplate"];
+/// Weights, in eighths of a value. Most of what is kept is one value.
+const VALUE: usize = 8;
+/// Labels have an index and several keepers.
+const LABELS: usize = 6 * VALUE;
+/// A claim that a pod uses is found from both.
+const CLAIMS: usize = 3 * VALUE;
+/// Each of these short texts becomes a requirement of its own.
+const LABEL_KEYS: usize = 26 * VALUE;
+/// What has a type of its own is small.
+const TYPED: usize = 2;
+const ADDRESSES: usize = 3;
+/// Containers of a pod. Nodes get their JSON.
+const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
 /// Approximate memory in bytes of the kept fields of an object: a `&Value`, or a deserializer of its JSON. 0 if it is not
-/// JSON.
-pub(crate) fn of<'de>(object: impl Deserializer<'de>) -> usize {
-    let mut bytes = 0;
-    match (Counted { part: Part::Object, bytes: &mut bytes }).deserialize(object) {
-        Ok(()) => bytes,
+/// JSON. Of pods nothing keeps the annotations.
+pub(crate) fn of<'de>(object: impl Deserializer<'de>, is_pod: bool) -> usize {
+    let mut eighths = 0;
+    match (Counted { part: Part::Object { is_pod }, eighths: &mut eighths }).deserialize(object) {
+        Ok(()) => eighths / VALUE,
         Err(_) => 0,
     }
 }
@@ -25,11 +35,19 @@ pub(crate) fn of<'de>(object: impl Deserializer<'de>) -> usize {
 /// Where a value is in the object.
 #[derive(Clone, Copy)]
 enum Part {
-    Object,
-    Metadata,
+    Object {
+        is_pod: bool,
+    },
+    Metadata {
+        is_pod: bool,
+    },
     Spec,
     Volumes,
-    /// Kept, with all that is in it, so many times.
+    Containers,
+    Template,
+    /// The spec of a template, which is read again when pods are made. Controllers of DaemonSets keep its wishes.
+    TemplateSpec,
+    /// Kept with this weight, with all that is in it.
     Kept(usize),
     Dropped,
 }
@@ -38,15 +56,25 @@ impl Part {
     /// The part to which the value of a field belongs.
     fn field(self, name: &str) -> Self {
         match (self, name) {
-            (Self::Object, "metadata") => Self::Metadata,
-            (Self::Object, "spec") => Self::Spec,
-            (Self::Object, "rules" | "subjects" | "subsets") => Self::Kept(1),
-            (Self::Metadata, "labels") => Self::Kept(LABELS),
-            (Self::Metadata, "ownerReferences" | "finalizers") => Self::Kept(1),
+            (Self::Object { is_pod }, "metadata") => Self::Metadata { is_pod },
+            (Self::Object { .. }, "spec") => Self::Spec,
+            (Self::Object { .. }, "rules" | "subjects") => Self::Kept(VALUE),
+            (Self::Object { .. }, "subsets") => Self::Kept(ADDRESSES),
+            (Self::Metadata { .. }, "labels") => Self::Kept(LABELS),
+            (Self::Metadata { is_pod: false }, "annotations") => Self::Kept(VALUE),
+            (Self::Metadata { .. }, "ownerReferences" | "finalizers") => Self::Kept(VALUE),
             (Self::Spec, "volumes") => Self::Volumes,
-            (Self::Spec, name) if !SKIPPED.contains(&name) => Self::Kept(1),
-            (Self::Volumes, "persistentVolumeClaim") => Self::Kept(1),
-            (Self::Kept(times), _) => Self::Kept(times),
+            (Self::Spec, "template") => Self::Template,
+            (Self::Spec, "jobTemplate") => Self::Dropped,
+            (Self::Spec, name) if CONTAINERS.contains(&name) => Self::Containers,
+            (Self::Spec, _) => Self::Kept(VALUE),
+            (Self::Template, "metadata") => Self::Metadata { is_pod: true },
+            (Self::Template, "spec") => Self::TemplateSpec,
+            (Self::TemplateSpec, "tolerations" | "affinity" | "nodeSelector") => Self::Kept(TYPED),
+            (Self::Volumes, "persistentVolumeClaim") => Self::Kept(CLAIMS),
+            (Self::Containers, "ports" | "resources") => Self::Kept(TYPED),
+            (Self::Kept(VALUE), "matchLabelKeys" | "mismatchLabelKeys") => Self::Kept(LABEL_KEYS),
+            (Self::Kept(weight), _) => Self::Kept(weight),
             _ => Self::Dropped,
         }
     }
@@ -55,13 +83,13 @@ impl Part {
 /// Counts a value with all that is in it.
 struct Counted<'a> {
     part: Part,
-    bytes: &'a mut usize,
+    eighths: &'a mut usize,
 }
 
 impl Counted<'_> {
     fn add(&mut self, bytes: usize) {
-        if let Part::Kept(times) = self.part {
-            *self.bytes = self.bytes.saturating_add(bytes.saturating_mul(times));
+        if let Part::Kept(weight) = self.part {
+            *self.eighths = self.eighths.saturating_add(bytes.saturating_mul(weight));
         }
     }
 }
@@ -112,14 +140,14 @@ impl<'de> Visitor<'de> for Counted<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
         self.add(VALUE_COST);
-        while list.next_element_seed(Counted { part: self.part, bytes: self.bytes })?.is_some() {}
+        while list.next_element_seed(Counted { part: self.part, eighths: self.eighths })?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         self.add(OBJECT_COST);
         while let Some((part, name)) = map.next_key_seed(Name(self.part))? {
-            let mut field = Counted { part, bytes: self.bytes };
+            let mut field = Counted { part, eighths: self.eighths };
             field.add(FIELD_COST + name);
             map.next_value_seed(field)?;
         }
@@ -158,8 +186,8 @@ mod tests {
 
     fn both(object: &Value) -> usize {
         let text = object.to_string();
-        let bytes = of(object);
-        assert_eq!(of(&mut serde_json::Deserializer::from_str(&text)), bytes, "{text}");
+        let bytes = of(object, false);
+        assert_eq!(of(&mut serde_json::Deserializer::from_str(&text), false), bytes, "{text}");
         bytes
     }
 
@@ -176,12 +204,25 @@ mod tests {
         let claim = |count: usize| {
             both(&json!({"spec": {"volumes": vec![json!({"name": "v", "persistentVolumeClaim": requirement}); count]}}))
         };
-        assert!(claim(2) - claim(1) >= own);
+        assert!(claim(2) - claim(1) >= 3 * own);
+        let affinity = |keys: usize| both(&json!({"spec": {"affinity": {"matchLabelKeys": vec!["a"; keys]}}}));
+        assert_eq!(affinity(2) - affinity(1), 26 * (VALUE_COST + 1), "each becomes a requirement");
+        let ports = |count: usize| both(&json!({"spec": {"containers": [{"ports": list(count)}]}}));
+        assert_eq!(ports(5) - ports(1), own);
+        let labels = |of: &Value| both(&json!({"spec": {"template": {"metadata": {"labels": of}}}}));
+        assert_eq!(labels(&json!({"a": "b"})) - labels(&json!({})), 6 * (FIELD_COST + VALUE_COST + 2));
+        let wishes = |count: usize| both(&json!({"spec": {"template": {"spec": {"tolerations": list(count)}}}}));
+        assert_eq!(wishes(5) - wishes(1), own);
+        let noted = json!({"metadata": {"annotations": {"a": "b"}}});
+        assert_eq!(
+            (both(&noted), of(&noted, true)),
+            (OBJECT_COST + 2 * FIELD_COST + VALUE_COST + "annotationsab".len(), 0)
+        );
         assert_eq!(
             both(&json!({"metadata": {"labels": {"a": "b"}}})),
-            LABELS * (OBJECT_COST + 2 * FIELD_COST + VALUE_COST + "labelsab".len())
+            6 * (OBJECT_COST + 2 * FIELD_COST + VALUE_COST + "labelsab".len())
         );
-        assert!(both(&json!({"rules": list(2)})) > 2 * own && both(&json!({"subsets": list(2)})) > 2 * own);
+        assert!(both(&json!({"rules": list(2)})) > 2 * own && both(&json!({"subsets": list(2)})) > own / 2);
     }
 
     #[test]
@@ -189,12 +230,15 @@ mod tests {
         let much = vec![json!({"a": [1, true, null, 0.5, -1, "x"]}); 100];
         let object = json!({
             "kind": "Pod",
-            "metadata": {"name": "a", "annotations": {"a": "b"}, "managedFields": much},
-            "spec": {"containers": much, "template": {"spec": much}, "volumes": [{"name": "v", "projected": {"sources": much}}]},
+            "metadata": {"name": "a", "managedFields": much},
+            "spec": {"containers": much, "template": {"spec": {"containers": much}}, "jobTemplate": {"a": much}, "volumes": [{"name": "v", "projected": {"sources": much}}]},
             "status": {"conditions": much},
             "data": {"a": much},
         });
         assert_eq!(both(&object), 0);
-        assert_eq!((of(json!(["a"])), of(&mut serde_json::Deserializer::from_str("{\"spec\": {\"a\": "))), (0, 0));
+        assert_eq!(
+            (of(json!(["a"]), false), of(&mut serde_json::Deserializer::from_str("{\"spec\": {\"a\": "), false)),
+            (0, 0)
+        );
     }
 }

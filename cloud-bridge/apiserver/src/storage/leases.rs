@@ -17,7 +17,7 @@ pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
 
 /// Changes that are kept for watches that resume, and the bytes of their objects.
 const HISTORY: usize = 4096;
-const HISTORY_BYTES: usize = 8 << 20;
+const HISTORY_BYTES: usize = 6 << 20;
 
 /// Only the newest bytes: parsed, ten thousand of them would be megabytes.
 struct Lease {
@@ -31,7 +31,7 @@ struct Lease {
 pub(super) struct Leases {
     all: BTreeMap<ObjectKey, Lease>,
     history: VecDeque<Change>,
-    /// Bytes of the objects in `history`.
+    /// Bytes of the objects in `history`, with those before their changes.
     bytes: usize,
     /// Changes after this revision are all in `history`.
     pub(super) floor: u64,
@@ -53,7 +53,7 @@ impl Leases {
             let lease = Lease { rev: object.rev, body: object.body.clone(), renewed };
             self.all.insert(object.key.clone(), lease);
         }
-        self.bytes += object.body.len();
+        self.bytes += bytes(change);
         self.history.push_back(Change {
             rev: change.rev,
             kind: change.kind,
@@ -63,7 +63,7 @@ impl Leases {
         while (self.history.len() > HISTORY || self.bytes > HISTORY_BYTES)
             && let Some(oldest) = self.history.pop_front()
         {
-            self.bytes -= oldest.object.body.len();
+            self.bytes -= bytes(&oldest);
             self.floor = oldest.rev;
         }
     }
@@ -110,6 +110,11 @@ impl Leases {
     }
 }
 
+/// The bytes of a change: the object before it may be in no other.
+fn bytes(change: &Change) -> usize {
+    change.object.body.len() + change.before.as_ref().map_or(0, |before| before.body.len())
+}
+
 fn stored(key: &ObjectKey, lease: &Lease) -> Arc<Stored> {
     Arc::new(Stored::new(key.clone(), lease.rev, lease.body.clone()))
 }
@@ -141,12 +146,13 @@ mod tests {
             for rev in revs {
                 let body = Bytes::from(vec![b' '; bytes]);
                 let object = Arc::new(Stored::new(ObjectKey::cluster("a"), rev, body));
-                leases.took(&Change { rev, kind: ChangeKind::Modified, object, before: None }, false, true);
+                let before = Some(Arc::clone(&object));
+                leases.took(&Change { rev, kind: ChangeKind::Modified, object, before }, false, true);
             }
             (leases.since(None, 0).count(), leases.floor)
         };
         assert_eq!(renew(1..=HISTORY as u64 + 4, 300), (HISTORY, 4));
-        assert_eq!(renew(5_001..=5_100, 1 << 20), (8, 5_092));
+        assert_eq!(renew(5_001..=5_100, 1 << 20), (3, 5_097));
         assert_eq!(renew(5_101..=5_101, HISTORY_BYTES + 1), (0, 5_101), "a watch from before lists again");
         assert_eq!(leases.bytes, 0);
     }

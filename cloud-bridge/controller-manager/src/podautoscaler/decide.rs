@@ -228,6 +228,9 @@ fn by_metrics(
     }
 }
 
+/// Requirements of a selector up to which it is remembered for other autoscalers: there may be hundreds with the same target.
+const REMEMBERED: usize = 64;
+
 /// Stores the selector of the target's pods, and checks that no other autoscaler selects some of them. An error has the
 /// reasons of the event and of the condition.
 fn select(
@@ -245,7 +248,7 @@ fn select(
         let why = format!("couldn't convert selector into a corresponding internal selector object: {why}");
         ("InvalidSelector", "InvalidSelector", why)
     })?;
-    memory.selector = Some(parsed);
+    memory.selector = Some(parsed).filter(|parsed| parsed.len() <= REMEMBERED);
     let pods = match &seen.pods {
         Ok(pods) => pods,
         Err(why) => return Err(("FailedListPods", "FailedListPods", why.clone())),

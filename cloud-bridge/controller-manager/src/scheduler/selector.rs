@@ -1,5 +1,7 @@
 //! Label selectors of pods for other pods. Pure.
 
+use std::collections::BTreeSet;
+
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
@@ -11,11 +13,11 @@ pub(super) fn selects_some(selector: &Value, labels: &Value) -> bool {
     !selector.is_null() && selects(selector, labels)
 }
 
-/// Adds the pod's own values of these labels to a selector. Keys that the pod does not have are left out.
+/// Adds the pod's own values of these labels to a selector, each once. Keys that the pod does not have are left out.
 pub(super) fn add_label_keys(selector: &mut Value, keys: &[Value], operator: &str, labels: &Value) {
-    let own = |key: &Value| Some((key.clone(), labels.get(key.as_str()?)?.clone()));
-    let more: Vec<Value> = { keys.iter() }
-        .filter_map(own)
+    let keys: BTreeSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let more: Vec<Value> = { keys.into_iter() }
+        .filter_map(|key| Some((key, labels.get(key)?)))
         .map(|(key, value)| json!({"key": key, "operator": operator, "values": [value]}))
         .collect();
     if !more.is_empty() && selector.is_object() {

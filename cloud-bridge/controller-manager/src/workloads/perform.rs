@@ -19,8 +19,15 @@ use crate::podautoscaler;
 
 /// An API that does not answer is given up after this, and asked again later.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum length of a kept message in bytes: admission may name every container of a pod.
+const MESSAGE: usize = 1024;
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 32;
+
+/// The beginning of a message.
+fn cut(message: &str) -> &str {
+    &message[..message.floor_char_boundary(MESSAGE)]
+}
 
 fn failure(error: &kube::Error) -> Failure {
     match error {
@@ -29,7 +36,7 @@ fn failure(error: &kube::Error) -> Failure {
             let namespace_ends = { causes }.any(|cause| cause.reason == "NamespaceTerminating");
             Failure {
                 code: status.code,
-                message: status.message.clone(),
+                message: cut(&status.message).to_owned(),
                 namespace_ends,
                 already_exists: status.reason == "AlreadyExists",
                 creates: None,

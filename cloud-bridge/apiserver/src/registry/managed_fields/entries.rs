@@ -10,6 +10,8 @@ use apimachinery::json::text;
 
 /// Maximum number of entries of updates of an object; older ones are merged.
 const UPDATERS_MAX: usize = 10;
+/// Maximum length of the name of a manager (apimachinery pkg/apis/meta/v1/validation, `ValidateManagedFields`).
+const MANAGER_MAX: usize = 128;
 /// The manager of merged updates.
 const ANCIENT: &str = "ancient-changes";
 
@@ -92,7 +94,10 @@ impl Entries {
                 api_version: text(entry, "apiVersion").to_owned(),
                 subresource: text(entry, "subresource").to_owned(),
             };
-            if owner.api_version.is_empty() || text(entry, "fieldsType") != "FieldsV1" {
+            if owner.api_version.is_empty()
+                || text(entry, "fieldsType") != "FieldsV1"
+                || owner.manager.len() > MANAGER_MAX
+            {
                 return Ok(None);
             }
             let none = json!({});
@@ -184,7 +189,8 @@ impl Entries {
     pub(crate) fn within_budget(&self) -> Result<(), TooManyFields> {
         let mut budget = Budget::default();
         self.0.iter().try_for_each(|entry| {
-            budget.charge(&entry.owner.manager)?;
+            let Owner { manager, api_version, subresource, .. } = &entry.owner;
+            [manager, api_version, subresource, &entry.time].into_iter().try_for_each(|text| budget.charge(text))?;
             entry.set.charge(&mut budget)
         })
     }
