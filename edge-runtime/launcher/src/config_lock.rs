@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,16 +26,26 @@ pub fn take(file: &Path) -> io::Result<File> {
     name.push(".lock");
     let path = folder.join(name);
     let mut options = File::options();
-    // If the folder is another user's, the name may be a link.
-    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
+    options.write(true).create(true).truncate(false).mode(0o600);
+    // If the folder is another user's, the name may be a link, or a FIFO that nothing reads.
+    options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits());
     fs::create_dir_all(folder).map_err(named(folder))?;
-    let lock = options.open(&path).map_err(named(&path))?;
+    let lock = match options.open(&path) {
+        Ok(lock) => lock,
+        Err(error) => return without_lock(error, folder).map_err(named(&path)),
+    };
     // Without locks, as on some network file systems, it goes on.
     if !lock_within(&lock, PATIENCE).unwrap_or(true) {
         let why = format!("{}: another command is changing this file; try again", file.display());
         return Err(io::Error::other(why));
     }
     Ok(lock)
+}
+
+/// A descriptor without a lock if the file system is read-only: no command changes a file there, and one may find that it has
+/// nothing to change.
+fn without_lock(error: io::Error, folder: &Path) -> io::Result<File> {
+    if error.kind() == ErrorKind::ReadOnlyFilesystem { File::open(folder) } else { Err(error) }
 }
 
 /// The file that a link leads to.
@@ -73,5 +83,21 @@ mod tests {
         std::os::unix::fs::symlink(&elsewhere, root.path().join(".config.yaml.lock")).unwrap();
         assert!(take(&root.path().join("config.yaml")).is_err());
         assert!(!elsewhere.exists());
+    }
+
+    #[test]
+    fn fifo_in_place_of_the_lock_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        nix::unistd::mkfifo(&root.path().join(".config.yaml.lock"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(take(&root.path().join("config.yaml")).is_err());
+    }
+
+    #[test]
+    fn read_only_file_system_needs_no_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let opened = without_lock(ErrorKind::ReadOnlyFilesystem.into(), root.path()).unwrap();
+        assert!(opened.metadata().unwrap().is_dir());
+        let error = without_lock(ErrorKind::PermissionDenied.into(), root.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     }
 }

@@ -289,6 +289,17 @@ mod tests {
     }
 
     #[test]
+    fn folder_of_a_forgotten_pod_goes_with_its_logs() {
+        let mut bench = Bench::new();
+        bench.add("u");
+        let paths = bench.node.cx.paths.clone();
+        let made = [paths.pod("u"), paths.pod_logs("ns", "u", "u")];
+        made.iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+        bench.node.forget("u");
+        assert_eq!(made.map(|folder| folder.exists()), [false; 2]);
+    }
+
+    #[test]
     fn forgotten_pod_leaves_nothing_in_memory() {
         let mut bench = Bench::new();
         bench.add("u");

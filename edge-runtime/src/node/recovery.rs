@@ -215,6 +215,21 @@ mod tests {
     }
 
     #[test]
+    fn complete_list_sweeps_logs_of_unknown_pods_and_no_others() {
+        let mut bench = Bench::new();
+        bench.add("u");
+        let paths = bench.node.cx.paths.clone();
+        let logs = ["ns_u_u", "ns_old_0a-1", "ns_kubelet_0b-2"].map(|name| paths.all_pod_logs().join(name));
+        let folders = ["u", "0a-1"].map(|uid| paths.pod(uid));
+        for folder in logs.iter().chain(&folders) {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        bench.node.listed().unwrap();
+        assert_eq!(logs.map(|folder| folder.exists()), [true, false, true]);
+        assert_eq!(folders.map(|folder| folder.exists()), [true, false]);
+    }
+
+    #[test]
     fn pod_whose_object_comes_again_keeps_its_record_and_containers() {
         let mut bench = Bench::new();
         let mut record = record(&bench, "u");

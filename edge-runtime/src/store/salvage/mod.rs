@@ -37,10 +37,11 @@ const KEPT: usize = 2;
 pub(super) fn fill(into: &mut Connection, path: &Path) -> rusqlite::Result<usize> {
     let tx = into.transaction()?;
     let mut rows = each(path, &mut |found| found.add(&tx))?;
-    // The copy is older: of its pods, only those still exist that have a folder.
-    let here = folders(&path.with_file_name("pods"));
+    // The copy is older: of its pods, only those still run that have something in their folder. An ended pod has it empty.
+    let pods = path.with_file_name("pods");
+    let runs = |uid: &str| std::fs::read_dir(pods.join(uid)).is_ok_and(|mut entries| entries.next().is_some());
     rows += each(&copy_of(path), &mut |found| match found.pod_uid() {
-        Some(uid) if !here.contains(uid) => Ok(false),
+        Some(uid) if !runs(uid) => Ok(false),
         _ => found.add(&tx),
     })?;
     mark_incomplete(&tx, "damaged")?;
