@@ -18,7 +18,7 @@ const ROOM: usize = 16 << 20;
 /// Size from which the JSON of an object counts.
 const LARGE: usize = 64 << 10;
 /// Memory that the kept fields of each object may take without being counted.
-const FREE: usize = 24 << 10;
+const FREE: usize = 32 << 10;
 /// Smaller objects are not looked at when the program starts.
 const SMALL: usize = 1 << 10;
 /// Maximum size of a Lease, whose JSON is kept with its history, and of its managedFields.
