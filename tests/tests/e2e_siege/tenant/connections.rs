@@ -64,6 +64,7 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
         http2::requests(endpoint, window, STREAMS, request, body).ok()
     };
     let watch2 = watch.clone();
+    let selecting = format!("{watch}&labelSelector={}a", "a,".repeat(3_000));
     vec![
         Attack::new("slow bodies, HTTP/2", move |_, until| keep(until, || begun(65_535, ("POST", reviews), Some(9)))),
         Attack::new("slow bodies, HTTP/1", move |_, until| keep(until, || say(endpoint, &post))),
@@ -73,6 +74,9 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
             keep(until, || begun(window, ("GET", &unread[random.below(unread.len())]), None))
         }),
         Attack::new("watches nobody reads", move |_, until| keep(until, || begun(0, ("GET", &watch2), None))),
+        Attack::new("watches of many requirements", move |_, until| {
+            keep(until, || begun(65_535, ("GET", &selecting), None))
+        }),
         Attack::new("idle connections", move |_, until| keep(until, || say(endpoint, &asked))),
         Attack::new("watch churn", {
             let whole = format!("{}\r\n", get(&watch));

@@ -11,7 +11,9 @@ const COLLECTIONS: &[&str] = &[
     "batch/v1/cronjobs",
     "policy/v1/poddisruptionbudgets",
     "autoscaling/v2/horizontalpodautoscalers",
+    "apps/v1/deployments",
     "apps/v1/replicasets",
+    "apps/v1/statefulsets",
     "pods",
 ];
 
@@ -24,8 +26,15 @@ fn requirements() -> Value {
     many(&json!({"key": "a", "operator": "Exists"}))
 }
 
+/// Labels or annotations.
 fn labels() -> Value {
     (0..2 * MANY).map(|at| (format!("k{at}"), json!("v"))).collect::<serde_json::Map<_, _>>().into()
+}
+
+/// The managedFields of a client, with as many fields as it likes.
+fn managers(version: &str) -> Value {
+    let fields: serde_json::Map<_, _> = (0..10 * MANY).map(|at| (format!("f:a{at}"), json!({"f:b": {}}))).collect();
+    json!([{"manager": "m", "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": fields}])
 }
 
 /// A pod with one of the lists that the scheduler reads. It fits on no node.
@@ -56,14 +65,18 @@ fn pod(name: &str, wish: usize) -> Value {
                 .map(|at| json!({"name": format!("v{at}"), "persistentVolumeClaim": {"claimName": "c"}}))
                 .collect()
         }
+        5 => {
+            spec["containers"][0]["envFrom"] =
+                (0..MANY).map(|at| json!({"configMapRef": {"name": format!("a{at}"), "optional": true}})).collect();
+        }
         _ => meta["labels"] = labels(),
     }
     json!({"metadata": meta, "spec": spec})
 }
 
 /// Number of different pods of [`pod`], and of other objects of [`object`].
-const PODS: usize = 6;
-const OTHERS: usize = 4;
+const PODS: usize = 7;
+const OTHERS: usize = 6;
 
 /// An object of another kind, with its collection.
 fn object(name: &str, kind: usize) -> (&'static str, Value) {
@@ -89,6 +102,21 @@ fn object(name: &str, kind: usize) -> (&'static str, Value) {
             "metrics": vec![json!({"type": "Resource", "resource": {"name": "cpu",
                 "target": {"type": "Utilization", "averageUtilization": 1}}}); MANY / 4]}}),
         ),
+        3 => (
+            "policy/v1/poddisruptionbudgets",
+            json!({"metadata": {"name": name, "annotations": labels()}, "spec": {
+            "minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}),
+        ),
+        4 => {
+            let mut pods = template("x");
+            pods["spec"]["restartPolicy"] = json!("Always");
+            pods["metadata"]["labels"] = labels();
+            (
+                "apps/v1/statefulsets",
+                json!({"metadata": {"name": name}, "spec": {"replicas": 0, "serviceName": "x", "template": pods,
+                "selector": {"matchLabels": {"k0": "v"}}}}),
+            )
+        }
         _ => {
             let mut pods = template("x");
             pods["spec"]["restartPolicy"] = json!("Always");
@@ -109,10 +137,31 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
             let (collection, body) = if kind < PODS { ("pods", pod(&name, kind)) } else { object(&name, kind - PODS) };
             asker.post(&path(collection), &body)
         }),
+        tenant.making("managers of many fields", COLLECTIONS, |asker, random| {
+            let mut scaler = object(&named(random, 1_000), 2).1;
+            scaler["spec"]["metrics"] = Value::Null;
+            scaler["metadata"]["managedFields"] = managers("autoscaling/v2");
+            asker.post(&path("autoscaling/v2/horizontalpodautoscalers"), &scaler)
+        }),
+        tenant.making("autoscalers of a large selector", COLLECTIONS, |asker, random| {
+            let requirements = vec![json!({"key": "app", "operator": "Exists"}); 2 * MANY];
+            let pods = json!({"metadata": {"labels": {"app": "d"}}, "spec": {
+                "containers": [{"name": "c", "image": "none.example/none"}]}});
+            let target = json!({"metadata": {"name": "d"}, "spec": {"replicas": 1, "template": pods,
+                "selector": {"matchExpressions": requirements}}});
+            asker.post(&path("apps/v1/deployments"), &target);
+            let mut scaler = object(&named(random, 1_000), 2).1;
+            scaler["spec"]["metrics"] = Value::Null;
+            scaler["spec"]["scaleTargetRef"]["name"] = json!("d");
+            asker.post(&path("autoscaling/v2/horizontalpodautoscalers"), &scaler)
+        }),
         tenant.making("large Leases that are renewed", &["coordination.k8s.io/v1/leases"], |asker, random| {
             let (leases, name) = (path("coordination.k8s.io/v1/leases"), named(random, 300));
             let bytes = random.one(&[15_000, 15_000, 1_000_000]);
-            let lease = json!({"metadata": {"name": name}, "spec": {"holderIdentity": "x".repeat(bytes)}});
+            let mut lease = json!({"metadata": {"name": name}, "spec": {"holderIdentity": "x".repeat(bytes)}});
+            if random.below(2) == 0 {
+                lease["metadata"]["managedFields"] = managers("coordination.k8s.io/v1");
+            }
             asker.post(&leases, &lease);
             let time = format!(
                 "2026-01-01T00:{:02}:{:02}.{:06}Z",
