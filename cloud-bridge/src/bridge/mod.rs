@@ -38,6 +38,7 @@ pub mod clients;
 mod counters;
 mod credential;
 pub mod devices;
+mod endpoint_view;
 mod followed;
 mod informers;
 mod jobs;
