@@ -47,6 +47,7 @@ mod node;
 mod node_access;
 mod node_informer;
 pub mod overview;
+mod peer_pod;
 mod pod_ranges;
 mod pod_references;
 mod policy_view;
