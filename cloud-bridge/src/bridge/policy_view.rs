@@ -1,4 +1,4 @@
-//! A NetworkPolicy as a node sees it, and the pods that its peers may select. Pure.
+//! A NetworkPolicy as a node sees it, and the pods that its peers select. Pure.
 //!
 //! A node resolves its own pods. For a peer with selectors it therefore needs the selector of pods, the matching
 //! namespaces, and the addresses of pods of other nodes. All nodes get the same: policies without any address, and pods
@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apimachinery::selector::selects;
+use apimachinery::selector::{selects, selects_by};
 use edge_protocol::json::SetField;
 use edge_protocol::message::{Object, ObjectKey};
 use edge_protocol::weight::weight;
@@ -18,6 +18,7 @@ use kube::api::DynamicObject;
 use ring::digest;
 use serde_json::{Map, Value, json};
 
+use super::peer_pod::PeerPod;
 use super::pod_references::{POLICY_PEERS, POLICY_VIEW};
 use super::slim::made_object;
 use crate::pki::authority::hex;
@@ -49,49 +50,10 @@ pub(super) struct PeerSelector {
     pub(super) size: usize,
 }
 
-/// A pod that may be a peer.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct PeerPod {
-    pub(super) namespace: String,
-    pub(super) labels: Value,
-    pub(super) node: String,
-    pub(super) ips: Vec<String>,
-    /// Name, protocol, number.
-    pub(super) ports: Vec<(String, String, u64)>,
-}
-
-impl PeerPod {
-    /// `None` for a pod without its own address, or that no longer has one.
-    pub(super) fn of(pod: &DynamicObject) -> Option<Self> {
-        let (spec, status) = (&pod.data["spec"], &pod.data["status"]);
-        let over = ["Succeeded", "Failed"].iter().any(|phase| status["phase"] == *phase);
-        let ips: Vec<String> = items(&status["podIPs"]).filter_map(|ip| ip["ip"].as_str().map(str::to_owned)).collect();
-        if over || ips.is_empty() || spec["hostNetwork"] == true {
-            return None;
-        }
-        let containers = ["initContainers", "containers"].into_iter().flat_map(|field| items(&spec[field]));
-        let ports = containers.flat_map(|container| items(&container["ports"])).filter_map(|port| {
-            let name = port["name"].as_str()?;
-            Some((
-                name.to_owned(),
-                port["protocol"].as_str().unwrap_or("TCP").to_owned(),
-                port["containerPort"].as_u64()?,
-            ))
-        });
-        Some(Self {
-            namespace: pod.metadata.namespace.clone()?,
-            labels: json!(pod.metadata.labels),
-            node: spec["nodeName"].as_str()?.to_owned(),
-            ips,
-            ports: ports.collect(),
-        })
-    }
-}
-
 impl PeerSelector {
     pub(super) fn is(&self, pod: &PeerPod) -> bool {
         self.namespaces.as_ref().is_none_or(|namespaces| namespaces.contains(&pod.namespace))
-            && selects(&self.pods, &pod.labels)
+            && selects_by(&self.pods, |key| pod.label(key))
     }
 }
 
@@ -247,8 +209,10 @@ pub(super) fn peer_views<'a, S: AsRef<str> + 'a>(
     let view = move |(pod, peers): (&PeerPod, &[S])| {
         let ids: Vec<&str> = peers.iter().map(AsRef::as_ref).collect();
         let mut view = json!({ "node": pod.node, "ips": pod.ips, "peers": ids });
-        if !pod.ports.is_empty() && ids.iter().any(|id| named(id)) {
-            view.set("ports", json!(pod.ports));
+        if ids.iter().any(|id| named(id))
+            && let Some(ports) = pod.ports()
+        {
+            view.set("ports", ports);
         }
         view
     };
@@ -320,10 +284,6 @@ fn array(value: &Value) -> Result<Option<&Vec<Value>>, String> {
         Value::Array(values) => Ok(Some(values).filter(|values| !values.is_empty())),
         _ => Err("a part of it is of another type".to_owned()),
     }
-}
-
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -1,27 +1,15 @@
-//! A Service and its endpoints as a node sees them: the fields that affect packets or DNS answers, with their own
-//! names. Pure.
+//! A Service as a node sees it: the fields that affect packets or DNS answers, with their own names. Pure.
 
 use edge_protocol::json::SetField;
 use edge_protocol::message::{Object, ObjectKey};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::pod_references::{DNS_LABEL, DNS_NAMESPACE, ENDPOINT_VIEW, SERVICE_VIEW};
-use super::sites::Members;
+use super::pod_references::{DNS_LABEL, DNS_NAMESPACE, SERVICE_VIEW};
 use super::slim::made_object;
 
 /// Label with the name of another proxy that serves the Service (K8s pkg/proxy/apis/well_known_labels.go).
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-
-/// Name of the Service: of the object itself, or of a slice.
-pub(super) fn service_of(object: &DynamicObject) -> Option<String> {
-    let labels = object.metadata.labels.as_ref();
-    match object.data.get("endpoints").is_some() || object.data.get("addressType").is_some() {
-        true => labels.and_then(|labels| labels.get(SERVICE_NAME)).cloned(),
-        false => object.metadata.name.clone(),
-    }
-}
 
 /// `None` for a Service that another proxy serves, or without address and name.
 pub(super) fn service_view(service: &DynamicObject) -> Option<Object> {
@@ -93,7 +81,8 @@ pub(super) fn is_dns(service: &DynamicObject) -> bool {
     service.metadata.namespace.as_deref() == Some(DNS_NAMESPACE) && label.is_some_and(|app| app == DNS_LABEL.1)
 }
 
-fn port(from: &Value) -> Value {
+/// A port of a Service or of an EndpointSlice: the fields that are not the default.
+pub(super) fn port(from: &Value) -> Value {
     let mut port = json!({ "port": from["port"] });
     for field in ["name", "protocol", "targetPort", "nodePort"] {
         if !from[field].is_null() && from[field] != "TCP" && from[field] != 0 {
@@ -103,74 +92,19 @@ fn port(from: &Value) -> Value {
     port
 }
 
-/// Endpoints that are not pods, and pods of these nodes: a node knows its own pods better. `None` without endpoints.
-pub(super) fn endpoint_view<'a>(
-    service: &Object,
-    slices: impl Iterator<Item = &'a DynamicObject>,
-    site: Option<&Members>,
-) -> Option<Object> {
-    let mut found = Vec::new();
-    for slice in slices {
-        let endpoints: Vec<Value> = items(&slice.data["endpoints"]).filter_map(|from| endpoint(from, site)).collect();
-        if !endpoints.is_empty() {
-            let ports: Vec<Value> = items(&slice.data["ports"]).map(port).collect();
-            found.push(json!({ "ports": ports, "endpoints": endpoints }));
-        }
-    }
-    (!found.is_empty()).then_some(())?;
-    let key = ObjectKey { kind: ENDPOINT_VIEW.into(), ..service.digest.key.clone() };
-    Some(made_object(key, service.digest.uid.clone(), json!({ "kind": ENDPOINT_VIEW, "slices": found })))
-}
-
-fn endpoint(from: &Value, site: Option<&Members>) -> Option<Value> {
-    let is_pod = from["targetRef"]["kind"] == "Pod";
-    let near = || from["nodeName"].as_str().is_some_and(|node| site.is_some_and(|site| site.has(node)));
-    if is_pod && !near() {
-        return None;
-    }
-    let mut endpoint = json!({ "addresses": from["addresses"] });
-    if is_pod {
-        endpoint.set("pod", true.into());
-    }
-    let hints = |field: &str| -> Vec<Value> {
-        items(&from["hints"][field]).map(|hint| &hint["name"]).filter(|name| name.is_string()).cloned().collect()
-    };
-    for field in ["forZones", "forNodes"] {
-        let names = hints(field);
-        if !names.is_empty() {
-            endpoint.set(field, names.into());
-        }
-    }
-    for field in ["nodeName", "hostname", "zone"] {
-        if from[field].is_string() {
-            endpoint.set(field, from[field].clone());
-        }
-    }
-    let conditions = &from["conditions"];
-    for (condition, field, unusual) in
-        [("ready", "notReady", false), ("serving", "notServing", false), ("terminating", "terminating", true)]
-    {
-        if conditions[condition] == unusual {
-            endpoint.set(field, true.into());
-        }
-    }
-    Some(endpoint)
-}
-
 fn made(kind: &str, service: &DynamicObject, body: Value) -> Option<Object> {
     let (name, uid) = (service.metadata.name.clone()?, service.metadata.uid.clone()?);
     let namespace = service.metadata.namespace.clone().unwrap_or_default();
     Some(made_object(ObjectKey { kind: kind.into(), namespace, name }, uid, body))
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bridge::sites::{Neighbour, Sites};
 
     fn object(value: Value) -> DynamicObject {
         serde_json::from_value(value).unwrap()
@@ -227,32 +161,5 @@ mod tests {
         assert_eq!(outside.unwrap().body["spec"], json!({"externalName": "a.b"}));
         assert!(service_view(&service(json!({}), json!([3]))).is_none());
         assert!(service_view(&object(json!({"metadata": {}, "spec": spec}))).is_none());
-    }
-
-    #[test]
-    fn endpoints_of_pods_are_told_to_nodes_that_have_a_way_to_them() {
-        let slice = |endpoints: Value| {
-            object(json!({"metadata": {"name": "s", "labels": {SERVICE_NAME: "web"}}, "addressType": "IPv4",
-                "ports": [{"name": "http", "protocol": "TCP", "port": 8080}], "endpoints": endpoints}))
-        };
-        let web = service_view(&service(json!({}), json!({"clusterIP": "10.96.0.7"}))).unwrap();
-        let of = |slices: &[DynamicObject]| endpoint_view(&web, slices.iter(), None);
-        let pod = json!({"addresses": ["10.0.0.2"], "nodeName": "n1", "zone": "z", "targetRef": {"kind": "Pod"},
-            "hints": {"forZones": [{"name": "z"}], "forNodes": [{"name": "n1"}, {"name": 7}, 7]}});
-        assert!(of(&[slice(json!([pod]))]).is_none());
-        let mut sites = Sites::default();
-        sites.set("n1", Some(Neighbour::at("hall")));
-        let near = |site: &str| endpoint_view(&web, [slice(json!([pod]))].iter(), Some(&Members::of(&sites, site)));
-        assert!(near("other").is_none());
-        let told = json!([{"addresses": ["10.0.0.2"], "pod": true, "nodeName": "n1", "zone": "z",
-            "forZones": ["z"], "forNodes": ["n1"]}]);
-        assert_eq!(near("hall").unwrap().body["slices"][0]["endpoints"], told);
-        let own =
-            json!({"addresses": ["192.0.2.7"], "conditions": {"ready": true, "serving": false, "terminating": true}});
-        let view = of(&[slice(json!([pod, own])), slice(json!([])), slice(json!("x"))]).unwrap();
-        let wanted = json!([{"ports": [{"name": "http", "port": 8080}],
-            "endpoints": [{"addresses": ["192.0.2.7"], "notServing": true, "terminating": true}]}]);
-        assert_eq!(view.body["slices"], wanted);
-        assert_eq!(service_of(&slice(json!([]))), Some("web".into()));
     }
 }

@@ -55,9 +55,13 @@ pub fn meets(requirement: &Value, value: Option<&str>) -> bool {
 /// Whether these labels meet a LabelSelector as objects carry it (`matchLabels`, `matchExpressions`); one that is empty or
 /// absent is met by all.
 pub fn selects(selector: &Value, labels: &Value) -> bool {
-    let own = |key: &str| labels.get(key).and_then(Value::as_str);
-    text_entries(selector, "matchLabels").all(|(key, value)| own(key) == Some(value))
-        && items(selector, "matchExpressions").iter().all(|one| meets(one, own(text(one, "key"))))
+    selects_by(selector, |key| labels.get(key).and_then(Value::as_str))
+}
+
+/// Same as [`selects`], for labels in another form: `label` returns the value of one by its key.
+pub fn selects_by<'a>(selector: &Value, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+    text_entries(selector, "matchLabels").all(|(key, value)| label(key) == Some(value))
+        && items(selector, "matchExpressions").iter().all(|one| meets(one, label(text(one, "key"))))
 }
 
 /// How many requirements a LabelSelector as objects carry it has, with the values in them.

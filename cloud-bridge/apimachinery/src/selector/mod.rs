@@ -10,4 +10,4 @@ mod labels;
 mod tests;
 
 pub use fields::FieldSelector;
-pub use labels::{LabelSelector, format_label_selector, meets, selects, size};
+pub use labels::{LabelSelector, format_label_selector, meets, selects, selects_by, size};

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::JoinHandle;
 
-use crate::bridge::policy_view::PeerPod;
+use crate::bridge::peer_pod::PeerPod;
 
 /// Maximum number of changes that wait for a receiver; beyond it the receiver reads everything again.
 const CHANGES: usize = 1024;

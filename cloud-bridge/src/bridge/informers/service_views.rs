@@ -9,8 +9,8 @@ use tokio::sync::{mpsc, watch};
 
 use super::object::{News, What};
 use super::service_watch::{Entry, Known, Name, ServiceWatch};
+use crate::bridge::endpoint_view::endpoint_view;
 use crate::bridge::pod_references::{ALL_SERVICES, ENDPOINT_VIEW, SERVICE_NAMESPACE, SERVICE_VIEW, group_and_site};
-use crate::bridge::service_view::endpoint_view;
 use crate::bridge::sites::{Members, Sites};
 use crate::bridge::slim::made_object;
 use crate::bridge::world::{Group, Told};
@@ -87,8 +87,7 @@ impl Views {
             if !elsewhere && old.is_some_and(|(old, _)| Arc::ptr_eq(old, entry)) {
                 continue;
             }
-            let slices = entry.slices.iter().map(|slice| &**slice);
-            let endpoints = endpoint_view(&entry.view, slices, self.members.as_ref());
+            let endpoints = endpoint_view(&entry.view, &entry.slices, self.members.as_ref());
             let same_view = old.is_some_and(|(old, _)| Arc::ptr_eq(&old.view, &entry.view));
             let before = old.and_then(|(_, endpoints)| endpoints.as_ref());
             let same_endpoints =

@@ -19,21 +19,23 @@ use tokio::time::{Instant, sleep_until};
 
 use super::object::{What, watch_failure};
 use super::resource::resource;
+use crate::bridge::endpoint_view::{SliceText, service_of};
 use crate::bridge::pod_references::{
     ALL_SERVICES, API_NAMESPACE, API_SERVICE, DNS_LABEL, DNS_NAMESPACE, DNS_SERVICE, group_and_site,
 };
-use crate::bridge::service_view::{is_dns, service_of, service_view};
+use crate::bridge::service_view::{is_dns, service_view};
 use crate::bridge::world::Told;
 use apimachinery::panics;
 use apimachinery::well_known::PAGE;
 
 /// Minimum interval between updates: changes in between are sent together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Limit in bytes for the Services of one namespace, because tenants write them.
+/// Limit in bytes for the Services of one namespace, and another for its EndpointSlices, because tenants cause both.
+/// 1,000 slices of 10 endpoints take less than 2 MiB; full slices have room for 60,000 endpoints.
 const ROOM: usize = 8 << 20;
-/// Interval at which all Services are read again because some had no room.
+/// Interval at which all Services, or all slices, are read again because some had no room.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Memory of a Service in addition to its text, in bytes.
+/// Memory of a Service or slice in addition to its text, in bytes.
 const ENTRY: usize = 512;
 
 /// Namespace and name.
@@ -56,7 +58,7 @@ pub(super) enum Known {
 /// A Service that nodes receive, and its slices. The same value until one of them changes.
 pub(super) struct Entry {
     pub(super) view: Arc<Told>,
-    pub(super) slices: Vec<Arc<DynamicObject>>,
+    pub(super) slices: Vec<SliceText>,
 }
 
 /// A watch that runs as long as a task holds it.
@@ -126,9 +128,13 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
             Some(event) = services.next() => all.services.take(event),
             Some(event) = slices.next() => all.slices.take(event),
             () = due, if all.is_due() => None,
-            () = sleep_until(again), if all.services.wants_reading => {
-                all.services.wants_reading = false;
-                services = read(resource("Service", "services"), service_filter(&all.of));
+            () = sleep_until(again), if all.services.wants_reading || all.slices.wants_reading => {
+                if std::mem::take(&mut all.services.wants_reading) {
+                    services = read(resource("Service", "services"), service_filter(&all.of));
+                }
+                if std::mem::take(&mut all.slices.wants_reading) {
+                    slices = read(ApiResource::erase::<EndpointSlice>(&()), slice_filter(&all.of));
+                }
                 again = Instant::now() + AGAIN;
                 continue;
             }
@@ -234,6 +240,9 @@ impl<T: Seen> Watched<T> {
 
 /// An object, with the parts that are used here.
 trait Seen {
+    /// Plural of the kind, for messages.
+    const KINDS: &'static str;
+
     fn of(object: DynamicObject) -> Self;
 
     /// The name of its Service.
@@ -250,6 +259,8 @@ struct Service {
 }
 
 impl Seen for Service {
+    const KINDS: &'static str = "Services";
+
     fn of(service: DynamicObject) -> Self {
         Self { is_dns: is_dns(&service), view: service_view(&service).map(Told::packed) }
     }
@@ -263,22 +274,26 @@ impl Seen for Service {
     }
 }
 
-/// Controllers write slices, so their number depends on the number of pods.
-struct Slice(Arc<DynamicObject>);
+/// An EndpointSlice. Controllers write them, for each Service with all of the pods that it selects.
+struct Slice {
+    /// Name of its Service.
+    service: Option<String>,
+    text: SliceText,
+}
 
 impl Seen for Slice {
-    fn of(mut slice: DynamicObject) -> Self {
-        // The bridge uses neither of these.
-        (slice.metadata.managed_fields, slice.metadata.annotations) = (None, None);
-        Self(Arc::new(slice))
+    const KINDS: &'static str = "EndpointSlices";
+
+    fn of(slice: DynamicObject) -> Self {
+        Self { service: service_of(&slice), text: SliceText::of(&slice) }
     }
 
     fn service(&self, own: &Name) -> Option<Name> {
-        Some((own.0.clone(), service_of(&self.0)?))
+        Some((own.0.clone(), self.service.clone()?))
     }
 
     fn size(&self) -> usize {
-        0
+        self.text.size() + ENTRY
     }
 }
 
@@ -309,7 +324,8 @@ impl<T: Seen> Kept<T> {
             self.used.insert(name.0.clone(), used);
             self.all.insert(name, object);
         } else if self.over.insert(name.0.clone()) {
-            log::warn!("Services of namespace {} take more than {ROOM} bytes: nodes do not know the others", name.0);
+            let kinds = T::KINDS;
+            log::warn!("{kinds} of namespace {} take more than {ROOM} bytes: nodes do not know the others", name.0);
         }
         old
     }
@@ -357,10 +373,10 @@ impl All {
         self.told = true;
         let mut changed = std::mem::take(&mut self.services.changed);
         changed.append(&mut self.slices.changed);
-        let mut slices: BTreeMap<Name, Vec<Arc<DynamicObject>>> = BTreeMap::new();
+        let mut slices: BTreeMap<Name, Vec<SliceText>> = BTreeMap::new();
         for (own, slice) in &self.slices.kept.all {
             if let Some(name) = slice.service(own).filter(|name| changed.contains(name)) {
-                slices.entry(name).or_default().push(Arc::clone(&slice.0));
+                slices.entry(name).or_default().push(slice.text.clone());
             }
         }
         for name in changed {
@@ -405,6 +421,48 @@ mod tests {
         let spec = json!({"clusterIP": "10.96.0.7", "ports": ports});
         let metadata = json!({"name": name, "namespace": "shop", "uid": name});
         serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    fn slice(name: &str, endpoints: usize, address: &str) -> DynamicObject {
+        let endpoints = vec![json!({"addresses": [address], "nodeName": "site-north-1-board-7"}); endpoints];
+        let metadata = json!({"name": name, "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}});
+        let slice = json!({"metadata": metadata, "ports": [{"name": "http", "port": 8080}], "endpoints": endpoints});
+        serde_json::from_value(slice).unwrap()
+    }
+
+    /// Lists slices of the Service `web`.
+    fn list(all: &mut All, slices: impl Iterator<Item = DynamicObject>) {
+        all.slices.take(Ok(Event::Init));
+        slices.for_each(|slice| drop(all.slices.take(Ok(Event::InitApply(slice)))));
+        all.slices.take(Ok(Event::InitDone));
+    }
+
+    #[test]
+    fn slices_of_a_namespace_have_a_bounded_room() {
+        let mut all = All::new(("shop".into(), ALL_SERVICES.into()));
+        for event in [Event::Init, Event::InitApply(service("web", 1)), Event::InitDone] {
+            all.services.take(Ok(event));
+        }
+        let large = "x".repeat(1 << 20);
+        list(&mut all, (0..10).map(|n| slice(&n.to_string(), 1, &large)));
+        let web = ("shop".to_owned(), "web".to_owned());
+        assert_eq!(all.now()[&web].slices.len(), 7, "the Service stays, with the endpoints that have room");
+        assert!(!all.slices.wants_reading);
+        all.slices.take(Ok(Event::Delete(slice("0", 1, &large))));
+        assert!(std::mem::take(&mut all.slices.wants_reading) && all.now()[&web].slices.len() == 6);
+        list(&mut all, (1..10).map(|n| slice(&n.to_string(), 1, &large)));
+        assert_eq!(all.now()[&web].slices.len(), 7);
+        list(&mut all, (1..3).map(|n| slice(&n.to_string(), 1, &large)));
+        all.slices.take(Ok(Event::Delete(slice("1", 1, &large))));
+        assert!(!all.slices.wants_reading, "all have room");
+    }
+
+    #[test]
+    fn thousand_services_of_ten_endpoints_have_room() {
+        let mut all = All::new(("shop".into(), ALL_SERVICES.into()));
+        list(&mut all, (0..1000).map(|n| slice(&format!("web-{n}"), 10, "10.86.112.34")));
+        let kept = &all.slices.kept;
+        assert!(kept.all.len() == 1000 && kept.used("shop") < ROOM / 4, "{} bytes", kept.used("shop"));
     }
 
     #[test]

@@ -120,25 +120,6 @@ fn named_ports_on_the_way_out_are_those_of_pods() {
 }
 
 #[test]
-fn pods_without_an_address_of_their_own_are_no_peers() {
-    let none = [
-        json!({"spec": {"nodeName": "n", "hostNetwork": true}}),
-        json!({"spec": {}}),
-        json!({"status": {"phase": "Failed", "podIPs": [{"ip": "10.86.0.2"}]}}),
-        json!({"status": {}}),
-        json!({"status": {"podIPs": 7}}),
-        json!({"spec": 7}),
-    ];
-    for more in none {
-        let mut pod = json!({"metadata": {"name": "p", "namespace": "shop"}, "spec": {"nodeName": "n"},
-            "status": {"podIPs": [{"ip": "10.86.0.2"}]}});
-        assert!(PeerPod::of(&object(pod.clone())).is_some());
-        more.as_object().unwrap().iter().for_each(|(key, value)| pod[key] = value.clone());
-        assert!(PeerPod::of(&object(pod.clone())).is_none(), "{pod}");
-    }
-}
-
-#[test]
 fn a_pod_is_told_once_with_all_that_it_is_and_changes_one_portion() {
     let app = |app: &str| json!({"podSelector": {"matchLabels": {"app": app}}});
     let text = text(json!({"podSelector": {}, "ingress": [{"from": [app("db"), {"namespaceSelector": {}}]}]}));

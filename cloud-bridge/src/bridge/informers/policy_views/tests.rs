@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::bridge::policy_view::PeerPod;
+use crate::bridge::peer_pod::PeerPod;
 
 fn policy(name: &str, ingress: Value) -> DynamicObject {
     let metadata = json!({"name": name, "namespace": "shop", "uid": format!("u-{name}")});
