@@ -61,6 +61,7 @@ mod settings;
 mod shared;
 mod sites;
 pub mod slim;
+mod stream_memory;
 mod streams;
 mod tokens;
 mod well_known;
@@ -88,6 +89,7 @@ use node_access::NodeAccess;
 use rules::post::Poster;
 use shared::Shared;
 use sites::Sites;
+use stream_memory::StreamMemory;
 
 pub use credential::Credential;
 pub(crate) use node_access::is_revoked;
@@ -132,6 +134,7 @@ impl Bridge {
             writes,
             large: Arc::new(Semaphore::new(LARGE_TURNS)),
             report_pool: Arc::default(),
+            stream_memory: StreamMemory::default(),
             pod_ranges: Arc::default(),
             informers: sender,
             node_access: NodeAccess::default(),

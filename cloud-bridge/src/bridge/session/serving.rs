@@ -12,11 +12,9 @@ use edge_protocol::stream::StreamEvent;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::bridge::node::OpenStream;
+use crate::bridge::stream_memory::ROOM;
 use crate::bridge::streams;
 use kubelet_api::backend::BackendError;
-
-/// Maximum bytes that may wait for a node's credit, per stream.
-const ROOM: usize = 128 << 10;
 
 struct Stream {
     chunks: mpsc::UnboundedSender<Result<Bytes, BackendError>>,
