@@ -34,6 +34,7 @@
 mod api_health;
 mod autonomy;
 mod backend;
+mod chunks;
 pub mod clients;
 mod counters;
 mod credential;

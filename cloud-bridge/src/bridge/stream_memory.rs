@@ -19,7 +19,7 @@ pub(super) const ROOM: usize = CREDIT;
 const CREDIT: usize = 64 << 10;
 const _: () = assert!(CREDIT as u64 == INITIAL_CREDIT);
 
-/// Bytes that a stream can hold at the bridge.
+/// Bytes that a stream can hold at the bridge, beside the piece or record (32 KiB) that is being passed on.
 fn cost(request: &StreamRequest) -> usize {
     let sends = match request {
         // With a terminal, the client sends its sizes.

@@ -14,7 +14,8 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::node::{Chunks, Command, Node, Open, OpenStream};
+use super::chunks::Chunks;
+use super::node::{Command, Node, Open, OpenStream};
 use kubelet_api::backend::{BackendError, BoxFuture, Channels, RecordSender, RecordStream, StreamOver};
 
 /// Timeout for the node's first answer to a stream that does not follow.
