@@ -24,7 +24,8 @@
 //! | `settings` | what can be chosen |
 //! | `well_known` | labels and annotations of Nodes |
 //! | `shared` | what all of these tasks have in common |
-//! | `backend`, `streams` | what kubectl asks of a node, and its bytes |
+//! | `backend`, `streams`, `chunks` | what kubectl asks of a node, and its bytes |
+//! | `stream_memory` | pure but for the count: how many streams a user may have open |
 //! | `overview` | how every node and its connection is, for people and monitoring |
 //! | `counters`, `process`, `api_health` | what that is made of: numbers, what the process uses, whether the API answers |
 //! | `clients`, `requests` | ways to the API |

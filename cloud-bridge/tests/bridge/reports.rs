@@ -171,3 +171,20 @@ async fn streams_of_a_user_take_a_bounded_memory() {
     drop(opening);
     assert!(forward("eve").now_or_never().is_none(), "their memory is given back");
 }
+
+#[tokio::test]
+async fn stream_whose_client_leaves_while_it_opens_ends() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let node = unique("left");
+    let (_, mut edge) = bridge.edge(&cluster, &node).await;
+    let (namespace, pod, uid, flow) = ("default".into(), "p".into(), "u".into(), Flow::unlimited());
+    let mut opening = bridge.bridge.port_forward(PodOnNode { node, namespace, pod, uid, flow }, 80);
+    assert!((&mut opening).now_or_never().is_none(), "the node has not answered yet");
+    edge.until("the request", |edge| !edge.streams.is_empty()).await;
+    // The number of the stream is on its way to the client, who does not take it any more.
+    drop(opening);
+    let (stream, _) = edge.streams.pop().unwrap();
+    edge.session.stream_send(stream, b"x").unwrap();
+    edge.until("the end of the stream", |edge| edge.closed.contains(&stream)).await;
+}
