@@ -9,7 +9,7 @@ const SYSTEM_ACCOUNTS: &str = "system:serviceaccount:kube-system";
 
 /// The client for which an amount is counted. The service accounts of a namespace count as one, because a user who may
 /// create one may create many.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     /// `None` for a client without limits.
     name: Option<Arc<str>>,
@@ -35,6 +35,12 @@ impl Flow {
         Self { name: Some(name.into()), system }
     }
 
+    /// The service accounts of a namespace, for requests whose user is not known.
+    pub fn of_namespace(namespace: &str) -> Self {
+        let name = format!("{ACCOUNTS}{namespace}");
+        Self { system: name == SYSTEM_ACCOUNTS, name: Some(name.into()) }
+    }
+
     /// The name to count by; `None` for a client without limits.
     pub fn name(&self) -> Option<&Arc<str>> {
         self.name.as_ref()
@@ -58,6 +64,8 @@ mod tests {
         };
         assert_eq!(of("system:serviceaccount:a:b"), ("system:serviceaccount:a".to_owned(), false));
         assert_eq!(of("system:serviceaccount:kube-system:b"), ("system:serviceaccount:kube-system".to_owned(), true));
+        assert_eq!(Flow::of_namespace("a"), Flow::of(&UserInfo::new("system:serviceaccount:a:b", [""; 0])));
+        assert!(Flow::of_namespace("kube-system").is_system());
         assert_eq!(of("system:kube-scheduler"), ("system:kube-scheduler".to_owned(), true));
         assert_eq!(of("eve"), ("eve".to_owned(), false));
         assert!(Flow::of(&UserInfo::master("admin")).name().is_none());

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use apimachinery::flow::Flow;
 use bytes::Bytes;
 use edge_protocol::channel::Record;
 use futures::Stream;
@@ -29,13 +30,15 @@ pub struct LogOptions {
     pub limit_bytes: Option<i64>,
 }
 
-/// Which pod on which node.
+/// Which pod on which node, and for whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodOnNode {
     pub node: String,
     pub namespace: String,
     pub pod: String,
     pub uid: String,
+    /// The client for which the memory of its streams counts.
+    pub flow: Flow,
 }
 
 /// Why a node did not answer.
@@ -51,6 +54,9 @@ pub enum BackendError {
     /// The node has no session now: 503.
     #[error("{0}")]
     Unavailable(String),
+    /// Too many streams are open: 429.
+    #[error("{0}")]
+    Busy(String),
     /// Anything else: 500.
     #[error("{0}")]
     Internal(String),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::flow::Flow;
 use edge_protocol::message::StreamRequest;
 use edge_protocol::weight::weight;
 use futures::StreamExt;
@@ -25,7 +26,6 @@ impl Bridge {
     /// # Errors
     /// Same as [`KubeletBackend::logs`].
     pub async fn logs(&self, pod: PodOnNode, options: LogOptions) -> Result<LogStream, BackendError> {
-        let node = self.node(&pod.node)?;
         let count = |number: Option<i64>| number.map(|n| u64::try_from(n).unwrap_or(0));
         let request = StreamRequest::Logs {
             namespace: pod.namespace,
@@ -40,7 +40,7 @@ impl Bridge {
             since_time: options.since_time,
             limit_bytes: count(options.limit_bytes),
         };
-        let stream = NodeStream::open(&node, request, options.follow).await?;
+        let stream = self.open(&pod.node, &pod.flow, request, options.follow).await?;
         Ok(Box::pin(stream))
     }
 
@@ -50,7 +50,7 @@ impl Bridge {
     /// The node is not connected, is too old to know such volumes, or cannot delete it.
     pub async fn delete_volume(&self, node: &str, volume: &str) -> Result<(), BackendError> {
         let request = StreamRequest::DeleteVolume { volume: volume.to_owned() };
-        let mut stream = NodeStream::open(&*self.node(node)?, request, false).await?;
+        let mut stream = self.open(node, &Flow::unlimited(), request, false).await?;
         match stream.next().await {
             None => Ok(()),
             Some(Err(error)) => Err(error),
@@ -62,12 +62,26 @@ impl Bridge {
         self.shared.known(name).ok_or_else(|| streams::offline(name, None))
     }
 
-    async fn channels(&self, node: &str, request: StreamRequest) -> Result<Channels, BackendError> {
-        streams::open_channels(&*self.node(node)?, request).await
+    /// Opens a stream whose memory counts for `flow`. `patient`: see [`NodeStream::open`].
+    async fn open(
+        &self,
+        node: &str,
+        flow: &Flow,
+        request: StreamRequest,
+        patient: bool,
+    ) -> Result<NodeStream, BackendError> {
+        let node = self.node(node)?;
+        let share = self.shared.stream_memory.take(flow, &request)?;
+        NodeStream::open(&node, request, patient, share).await
+    }
+
+    async fn channels(&self, node: &str, flow: &Flow, request: StreamRequest) -> Result<Channels, BackendError> {
+        let stream = self.open(node, flow, request, false).await?;
+        streams::channels(node, stream).await
     }
 
     async fn measure(&self, node: &str) -> Result<Value, BackendError> {
-        let mut stream = NodeStream::open(&*self.node(node)?, StreamRequest::Stats {}, false).await?;
+        let mut stream = self.open(node, &Flow::unlimited(), StreamRequest::Stats {}, false).await?;
         let mut text = Vec::new();
         while let Some(bytes) = stream.next().await {
             text.extend(bytes?);
@@ -99,23 +113,23 @@ impl KubeletBackend for Bridge {
     }
 
     fn exec(&self, pod: PodOnNode, options: SessionOptions) -> BoxFuture<'_, Result<Channels, BackendError>> {
-        let PodOnNode { node, namespace, pod, uid } = pod;
+        let PodOnNode { node, namespace, pod, uid, flow } = pod;
         let SessionOptions { container, command, stdin, stdout, stderr, tty } = options;
         let request = StreamRequest::Exec { namespace, pod, uid, container, command, stdin, stdout, stderr, tty };
-        Box::pin(async move { self.channels(&node, request).await })
+        Box::pin(async move { self.channels(&node, &flow, request).await })
     }
 
     fn attach(&self, pod: PodOnNode, options: SessionOptions) -> BoxFuture<'_, Result<Channels, BackendError>> {
-        let PodOnNode { node, namespace, pod, uid } = pod;
+        let PodOnNode { node, namespace, pod, uid, flow } = pod;
         let SessionOptions { container, command: _, stdin, stdout, stderr, tty } = options;
         let request = StreamRequest::Attach { namespace, pod, uid, container, stdin, stdout, stderr, tty };
-        Box::pin(async move { self.channels(&node, request).await })
+        Box::pin(async move { self.channels(&node, &flow, request).await })
     }
 
     fn port_forward(&self, pod: PodOnNode, port: u16) -> BoxFuture<'_, Result<Channels, BackendError>> {
-        let PodOnNode { node, namespace, pod, uid } = pod;
+        let PodOnNode { node, namespace, pod, uid, flow } = pod;
         let request = StreamRequest::PortForward { namespace, pod, uid, port };
-        Box::pin(async move { self.channels(&node, request).await })
+        Box::pin(async move { self.channels(&node, &flow, request).await })
     }
 
     fn connected(&self, node: &str) -> Result<(), BackendError> {

@@ -24,7 +24,8 @@
 //! | `settings` | what can be chosen |
 //! | `well_known` | labels and annotations of Nodes |
 //! | `shared` | what all of these tasks have in common |
-//! | `backend`, `streams` | what kubectl asks of a node, and its bytes |
+//! | `backend`, `streams`, `chunks` | what kubectl asks of a node, and its bytes |
+//! | `stream_memory` | pure but for the count: how many streams a user may have open |
 //! | `overview` | how every node and its connection is, for people and monitoring |
 //! | `counters`, `process`, `api_health` | what that is made of: numbers, what the process uses, whether the API answers |
 //! | `clients`, `requests` | ways to the API |
@@ -34,6 +35,7 @@
 mod api_health;
 mod autonomy;
 mod backend;
+mod chunks;
 pub mod clients;
 mod counters;
 mod credential;
@@ -63,6 +65,7 @@ mod settings;
 mod shared;
 mod sites;
 pub mod slim;
+mod stream_memory;
 mod streams;
 mod tokens;
 mod well_known;
@@ -90,6 +93,7 @@ use node_access::NodeAccess;
 use rules::post::Poster;
 use shared::Shared;
 use sites::Sites;
+use stream_memory::StreamMemory;
 
 pub use credential::Credential;
 pub(crate) use node_access::is_revoked;
@@ -134,6 +138,7 @@ impl Bridge {
             writes,
             large: Arc::new(Semaphore::new(LARGE_TURNS)),
             report_pool: Arc::default(),
+            stream_memory: StreamMemory::default(),
             pod_ranges: Arc::default(),
             informers: sender,
             node_access: NodeAccess::default(),

@@ -3,17 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use bytes::Bytes;
 use edge_protocol::message::{Call, CallResult, StreamId, StreamRequest};
 use edge_protocol::state::NodeState;
 use futures::channel::mpsc::UnboundedSender;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
+use super::chunks::Chunks;
 use super::node_access::NotAdmitted;
 use kubelet_api::backend::BackendError;
-
-/// Bytes of a stream, in order; an error ends it.
-pub(super) type Chunks = mpsc::UnboundedReceiver<Result<Bytes, BackendError>>;
 
 /// A stream that the connection has opened.
 #[derive(Debug)]

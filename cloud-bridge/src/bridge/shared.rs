@@ -26,6 +26,7 @@ use super::rules::watch::RuleWatch;
 use super::session::pool::Pool;
 use super::settings::Settings;
 use super::sites::{Neighbour, Sites};
+use super::stream_memory::StreamMemory;
 use crate::pki::authority::hex;
 
 pub(super) struct Shared {
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     pub(super) large: Arc<Semaphore>,
     /// Memory for reports that are not in the API yet.
     pub(super) report_pool: Arc<Pool>,
+    /// Memory of streams to nodes.
+    pub(super) stream_memory: StreamMemory,
     /// The ranges of pod addresses of each node.
     pub(super) pod_ranges: Arc<PodRanges>,
     pub(super) autonomy: Autonomy,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
+use apimachinery::shares::Share;
 use bytes::Bytes;
 use edge_protocol::channel::{self, Record, Records};
 use edge_protocol::message::{StreamId, StreamRequest};
@@ -13,19 +14,21 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::node::{Chunks, Command, Node, Open, OpenStream};
+use super::chunks::Chunks;
+use super::node::{Command, Node, Open, OpenStream};
 use kubelet_api::backend::{BackendError, BoxFuture, Channels, RecordSender, RecordStream, StreamOver};
 
 /// Timeout for the node's first answer to a stream that does not follow.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
 
-/// The bytes a node sends on one stream. Dropping it ends the stream at the node.
+/// The bytes a node sends on one stream. Dropping it ends the stream at the node and returns its share of the memory.
 pub(super) struct NodeStream {
     id: StreamId,
     first: Option<Result<Bytes, BackendError>>,
     chunks: Chunks,
     room: Arc<Semaphore>,
     commands: UnboundedSender<Command>,
+    _share: Share,
 }
 
 impl NodeStream {
@@ -34,13 +37,18 @@ impl NodeStream {
     ///
     /// # Errors
     /// The node is not connected, or refuses.
-    pub(super) async fn open(node: &Node, request: StreamRequest, patient: bool) -> Result<Self, BackendError> {
+    pub(super) async fn open(
+        node: &Node,
+        request: StreamRequest,
+        patient: bool,
+        share: Share,
+    ) -> Result<Self, BackendError> {
         let Some(link) = node.link() else { return Err(offline(&node.name, node.last_seen())) };
         let (answer, opened) = oneshot::channel();
         let broke = || BackendError::Unavailable(format!("the connection to node {} broke", node.name));
         link.commands.unbounded_send(Command::Open(Box::new(Open { request, answer }))).map_err(|_| broke())?;
         let OpenStream { id, chunks, room } = opened.await.map_err(|_| broke())??;
-        let mut stream = Self { id, first: None, chunks, room, commands: link.commands };
+        let mut stream = Self { id, first: None, chunks, room, commands: link.commands, _share: share };
         let first = stream.chunks.recv();
         let first = if patient {
             first.await
@@ -81,22 +89,21 @@ impl Drop for NodeStream {
     }
 }
 
-/// Opens a stream of records and waits for its `OPENED`.
+/// Makes a stream one of records, and waits for its `OPENED`.
 ///
 /// # Errors
-/// The node is not connected, refuses, or violates the protocol.
-pub(super) async fn open_channels(node: &Node, request: StreamRequest) -> Result<Channels, BackendError> {
-    let stream = NodeStream::open(node, request, false).await?;
+/// The node refuses, or violates the protocol.
+pub(super) async fn channels(node: &str, stream: NodeStream) -> Result<Channels, BackendError> {
     let sender = Sender { id: stream.id, room: Arc::clone(&stream.room), commands: stream.commands.clone() };
     let mut records = records(stream);
     match records.next().await {
         Some(Ok(record)) if record.channel == channel::OPENED => Ok(Channels { records, sender: Box::new(sender) }),
         Some(Ok(record)) => Err(BackendError::Internal(format!(
-            "node {} began a stream with a record on channel {}",
-            node.name, record.channel
+            "node {node} began a stream with a record on channel {}",
+            record.channel
         ))),
         Some(Err(error)) => Err(error),
-        None => Err(BackendError::Internal(format!("node {} ended a stream without a word", node.name))),
+        None => Err(BackendError::Internal(format!("node {node} ended a stream without a word"))),
     }
 }
 

@@ -22,7 +22,6 @@ use crate::bridge::Bridge;
 use crate::pki::identity::Holder;
 use apimachinery::flow::Flow;
 use apimachinery::panics;
-use apimachinery::user::UserInfo;
 use kubelet_api::backend::{BackendError, PodOnNode};
 use kubelet_api::read::{self, PLAIN};
 use kubelet_api::request::{self, KubeletRequest, RequestError};
@@ -114,7 +113,11 @@ async fn asked(served: &Served, parts: &Parts) -> Response<Body> {
 
 async fn reply(served: &Served, asked: KubeletRequest, parts: &Parts) -> Result<Response<Body>, ErrorResponse> {
     // Requests usually name the pod; the node knows which pod has the name now.
-    let place = |namespace, pod, uid| PodOnNode { node: served.node.clone(), namespace, pod, uid };
+    let place = |namespace: String, pod, uid| {
+        // The API server asks, and does not say for whom. A pod that does not read harms only its own namespace.
+        let flow = Flow::of_namespace(&namespace);
+        PodOnNode { node: served.node.clone(), namespace, pod, uid, flow }
+    };
     match asked {
         KubeletRequest::Logs { namespace, pod, options } => {
             let stream = served.bridge.logs(place(namespace, pod, String::new()), options).await?;
@@ -123,9 +126,7 @@ async fn reply(served: &Served, asked: KubeletRequest, parts: &Parts) -> Result<
         }
         KubeletRequest::Connect { namespace, pod, uid, work } => {
             let backend = Arc::new(served.bridge.clone());
-            // The user of the API server's request is not known here, so all of them share one limit.
-            let flow = Flow::of(&UserInfo::new("system:kubelet-ports", [""; 0]));
-            let switched = streaming::upgrade(backend, place(namespace, pod, uid), work, parts, flow, ()).await?;
+            let switched = streaming::upgrade(backend, place(namespace, pod, uid), work, parts, ()).await?;
             Ok(switched.map(|()| full(Bytes::new())))
         }
         other => {

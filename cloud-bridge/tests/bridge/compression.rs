@@ -1,5 +1,6 @@
 //! Compressed frames between a bridge and nodes that can read them, and ones that cannot.
 
+use apimachinery::flow::Flow;
 use async_tungstenite::tungstenite::Message;
 use futures::StreamExt;
 use kubelet_api::backend::{LogOptions, PodOnNode};
@@ -64,8 +65,13 @@ async fn g20_streams_come_in_the_form_that_a_node_knows() {
             _ => Edge::connect_older(bridge.address, &identity, Store::default()).await,
         };
         edge.until("the first list", |edge| edge.synced).await;
-        let at =
-            PodOnNode { node: node.clone(), namespace: "default".into(), pod: unique("forms-pod"), uid: "u".into() };
+        let at = PodOnNode {
+            node: node.clone(),
+            namespace: "default".into(),
+            pod: unique("forms-pod"),
+            uid: "u".into(),
+            flow: Flow::unlimited(),
+        };
         let mut seed = 1_u32;
         // Some that can be packed, then noise.
         let mut bytes = b"10.88.0.1 - - GET /index.html\n".repeat(2000);

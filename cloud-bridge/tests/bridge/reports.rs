@@ -1,14 +1,17 @@
 //! Events, static pods, logs.
 
+use apimachinery::flow::Flow;
+use apimachinery::user::UserInfo;
 use edge_protocol::message::Report;
 use edge_protocol::message::StreamRequest;
-use futures::StreamExt;
+use edge_protocol::stream::MAX_STREAMS;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::Api;
 use kube::api::DeleteParams;
 use kube::api::ListParams;
-use kubelet_api::backend::{LogOptions, PodOnNode};
+use kubelet_api::backend::{BackendError, KubeletBackend, LogOptions, PodOnNode};
 use serde_json::json;
 use std::time::Duration;
 
@@ -89,7 +92,8 @@ async fn logs_come_over_the_link_and_an_absent_node_is_said_to_be_absent() {
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
     let (node, name) = (unique("logs"), unique("logs-pod"));
-    let at = PodOnNode { node: node.clone(), namespace: "default".into(), pod: name, uid: "u".into() };
+    let flow = Flow::unlimited();
+    let at = PodOnNode { node: node.clone(), namespace: "default".into(), pod: name, uid: "u".into(), flow };
     let options = LogOptions { container: "c".into(), tail_lines: Some(5), ..LogOptions::default() };
     let error = bridge.bridge.logs(at.clone(), options.clone()).await.err().unwrap().to_string();
     assert!(error.contains("not connected"), "{error}");
@@ -146,4 +150,41 @@ async fn logs_come_over_the_link_and_an_absent_node_is_said_to_be_absent() {
     edge.linger(Duration::from_millis(100)).await;
     drop(edge);
     assert!(broken.await.unwrap().contains("broke"));
+}
+
+#[tokio::test]
+async fn streams_of_a_user_take_a_bounded_memory() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let node = unique("held");
+    let (_, _edge) = bridge.edge(&cluster, &node).await;
+    let forward = |user: &str| {
+        let flow = Flow::of(&UserInfo::new(user, ["people"]));
+        let (namespace, pod, uid) = ("default".into(), "p".into(), "u".into());
+        bridge.bridge.port_forward(PodOnNode { node: node.clone(), namespace, pod, uid, flow }, 80)
+    };
+    let mut opening: Vec<_> = (0..MAX_STREAMS).map(|_| forward("eve")).collect();
+    assert!(opening.iter_mut().all(|stream| stream.now_or_never().is_none()), "the node has not answered yet");
+    let refused = forward("eve").now_or_never().expect("the node is not asked").err();
+    assert!(matches!(refused, Some(BackendError::Busy(_))), "{refused:?}");
+    assert!(forward("bob").now_or_never().is_none(), "others have their own");
+    drop(opening);
+    assert!(forward("eve").now_or_never().is_none(), "their memory is given back");
+}
+
+#[tokio::test]
+async fn stream_whose_client_leaves_while_it_opens_ends() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let node = unique("left");
+    let (_, mut edge) = bridge.edge(&cluster, &node).await;
+    let (namespace, pod, uid, flow) = ("default".into(), "p".into(), "u".into(), Flow::unlimited());
+    let mut opening = bridge.bridge.port_forward(PodOnNode { node, namespace, pod, uid, flow }, 80);
+    assert!((&mut opening).now_or_never().is_none(), "the node has not answered yet");
+    edge.until("the request", |edge| !edge.streams.is_empty()).await;
+    // The number of the stream is on its way to the client, who does not take it any more.
+    drop(opening);
+    let (stream, _) = edge.streams.pop().unwrap();
+    edge.session.stream_send(stream, b"x").unwrap();
+    edge.until("the end of the stream", |edge| edge.closed.contains(&stream)).await;
 }

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use apimachinery::flow::Flow;
 use cloud_bridge::accept::Gate;
 use cloud_bridge::bridge::clients::Clients;
 use cloud_bridge::bridge::{AddressType, Settings};
@@ -74,7 +75,13 @@ async fn g11_a_node_at_two_bridges_belongs_to_the_newer_connection() {
     failed["phase"] = "Failed".into();
     new.report_and_wait(status(&pod, failed)).await.unwrap();
     assert_eq!(cluster.pods().get(&name).await.unwrap().status.unwrap().phase.as_deref(), Some("Failed"));
-    let place = || PodOnNode { node: node.clone(), namespace: "default".into(), pod: name.clone(), uid: String::new() };
+    let place = || PodOnNode {
+        node: node.clone(),
+        namespace: "default".into(),
+        pod: name.clone(),
+        uid: String::new(),
+        flow: Flow::unlimited(),
+    };
     let asked = tokio::spawn({
         let (bridge, place) = (b.bridge.clone(), place());
         async move { bridge.logs(place, LogOptions::default()).await.unwrap().next().await }

@@ -34,7 +34,7 @@ pub(crate) async fn connect(
     inner.authorizer.authorize(ctx.user, &create)?;
     let query = parts.uri.query().unwrap_or_default();
     let subresource = ctx.path.subresource.as_str();
-    let (pod, container) = pod::place(ctx, subresource != "portforward")?;
+    let (pod, container) = pod::place(ctx, flow, subresource != "portforward")?;
     let work = match subresource {
         "portforward" => StreamRequest::PortForward,
         _ => {
@@ -43,7 +43,7 @@ pub(crate) async fn connect(
         }
     };
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;
-    match streaming::upgrade(Arc::clone(backend), pod, work, parts, flow.clone(), place).await {
+    match streaming::upgrade(Arc::clone(backend), pod, work, parts, place).await {
         Ok(response) => Ok(response.map(|()| ApiBody::full(Vec::new()))),
         Err(problem) => Err(refusal(problem)),
     }
@@ -58,6 +58,7 @@ pub(crate) fn refusal(problem: ErrorResponse) -> ApiError {
     match problem.code.as_u16() {
         403 => (error.code, error.reason) = (403, "Forbidden"),
         404 => (error.code, error.reason) = (404, "NotFound"),
+        429 => (error.code, error.reason) = (429, "TooManyRequests"),
         _ => {}
     }
     error

@@ -465,7 +465,7 @@ async fn log(
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         return Err(ApiError::method_not_allowed());
     }
-    let Some((pod, options)) = pod::log_request(ctx)? else {
+    let Some((pod, options)) = pod::log_request(ctx, flow)? else {
         return Ok(typed(204, "text/plain", Bytes::new()));
     };
     let backend = inner.backend.get().ok_or_else(|| ApiError::unavailable("no node is connected"))?;

@@ -52,7 +52,7 @@ pub(crate) async fn answer(
         return Err(ApiError::method_not_allowed());
     }
     let of_service = ctx.resource.plural == "services";
-    let Proxied { pod, port } = if of_service { service::proxied(ctx) } else { pod::proxied(ctx) }?;
+    let Proxied { pod, port } = if of_service { service::proxied(ctx, flow) } else { pod::proxied(ctx, flow) }?;
     let (prefix, rest) = split(parts.uri.path());
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
     let upgrade = upgraded(&parts.headers);

@@ -10,7 +10,6 @@ mod waiting;
 use std::io;
 use std::sync::Arc;
 
-use apimachinery::flow::Flow;
 use async_tungstenite::tungstenite::Message;
 use hyper::upgrade::Upgraded;
 use tokio::sync::mpsc;
@@ -31,13 +30,12 @@ pub(super) async fn serve(
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
     ports: &[u16],
-    flow: &Flow,
 ) {
     let name = format!("{}/{}", pod.namespace, pod.pod);
     let served = match transport {
-        Transport::Socket => over_socket((upgraded, codec), backend, pod, ports, flow).await,
-        Transport::Spdy => spdy::serve(upgraded, false, backend, pod, flow).await,
-        Transport::Tunnel => spdy::serve(upgraded, true, backend, pod, flow).await,
+        Transport::Socket => over_socket((upgraded, codec), backend, pod, ports).await,
+        Transport::Spdy => spdy::serve(upgraded, false, backend, pod).await,
+        Transport::Tunnel => spdy::serve(upgraded, true, backend, pod).await,
     };
     if let Err(error) = served {
         log::debug!("forwarding to {name}: {error}");
@@ -49,9 +47,8 @@ async fn over_socket(
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
     ports: &[u16],
-    flow: &Flow,
 ) -> io::Result<()> {
-    let (mut sender, mut receiver) = wire::websocket(upgraded, wire::MAX_MESSAGE, flow).await;
+    let (mut sender, mut receiver) = wire::websocket(upgraded, wire::MAX_MESSAGE, &pod.flow).await;
     let (out, mut queue) = mpsc::channel::<Message>(QUEUE);
     let mut tasks = JoinSet::new();
     let budget = Budget::default();

@@ -34,7 +34,6 @@ mod wire;
 
 use std::sync::Arc;
 
-use apimachinery::flow::Flow;
 use async_tungstenite::tungstenite::Message;
 use bytes::Bytes;
 use futures::Stream;
@@ -55,13 +54,12 @@ pub enum StreamRequest {
 }
 
 /// Begins the work at the node and answers 101, or says why not. The rest runs as a task of its own and ends with
-/// the client's connection; what waits of the client counts for `flow`, and `place` is kept until then.
+/// the client's connection; what waits of the client counts for the flow of `pod`, and `place` is kept until then.
 pub async fn upgrade(
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
     work: StreamRequest,
     parts: &Parts,
-    flow: Flow,
     place: impl Send + 'static,
 ) -> Result<Response<()>, ErrorResponse> {
     let upgrading = || {
@@ -72,6 +70,7 @@ pub async fn upgrade(
     match work {
         StreamRequest::Session(options) => {
             let (agreed, upgrading) = (negotiate::session(&parts.headers)?, upgrading()?);
+            let flow = pod.flow.clone();
             // An exec without a command was refused when its query was read.
             let channels = if options.command.is_empty() {
                 backend.attach(pod, options.clone()).await?
@@ -102,7 +101,7 @@ pub async fn upgrade(
                 match upgrading.await {
                     Ok(upgraded) => {
                         let client = (upgraded, agreed.transport, agreed.codec);
-                        forward::serve(client, backend, pod, &ports, &flow).await;
+                        forward::serve(client, backend, pod, &ports).await;
                     }
                     Err(error) => ::log::debug!("forwarding to {name}: upgrade: {error}"),
                 }

@@ -35,6 +35,7 @@ impl From<BackendError> for ErrorResponse {
             BackendError::BadRequest(_) => StatusCode::BAD_REQUEST,
             BackendError::NotFound(_) => StatusCode::NOT_FOUND,
             BackendError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            BackendError::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
             BackendError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(code, error.to_string())

@@ -5,21 +5,19 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use edge_protocol::bridge::BridgeSession;
 use edge_protocol::message::{StreamId, StreamRequest};
 use edge_protocol::stream::StreamEvent;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
+use crate::bridge::chunks::{ChunkSender, Chunks};
 use crate::bridge::node::OpenStream;
+use crate::bridge::stream_memory::ROOM;
 use crate::bridge::streams;
 use kubelet_api::backend::BackendError;
 
-/// Maximum bytes that may wait for a node's credit, per stream.
-const ROOM: usize = 128 << 10;
-
 struct Stream {
-    chunks: mpsc::UnboundedSender<Result<Bytes, BackendError>>,
+    chunks: ChunkSender,
     waiting: VecDeque<u8>,
     room: Arc<Semaphore>,
 }
@@ -45,7 +43,7 @@ impl Serving {
     ) {
         let opened = session.open_stream(request).map_err(|error| BackendError::Unavailable(error.to_string()));
         let opened = opened.map(|id| {
-            let (sender, chunks) = mpsc::unbounded_channel();
+            let (sender, chunks) = Chunks::new();
             let room = Arc::new(Semaphore::new(ROOM));
             let stream = Stream { chunks: sender, waiting: VecDeque::new(), room: Arc::clone(&room) };
             self.streams.insert(id, stream);
@@ -87,13 +85,14 @@ impl Serving {
     pub(super) fn event(&mut self, session: &mut BridgeSession, event: StreamEvent) {
         match event {
             StreamEvent::Data { stream, data } => {
-                let reader = self.streams.get(&stream);
-                // A reader that is gone sends its own command.
-                let _ = reader.map(|reader| reader.chunks.send(Ok(data.into())));
+                // A reader that went before it knew the number of its stream cannot end it by a command.
+                if self.streams.get(&stream).is_some_and(|reader| !reader.chunks.send(data)) {
+                    self.end(session, stream);
+                }
             }
             StreamEvent::Closed { stream, error } => {
                 if let (Some(reader), Some(error)) = (self.streams.remove(&stream), error) {
-                    let _ = reader.chunks.send(Err(streams::error_of(error)));
+                    reader.chunks.fail(streams::error_of(error));
                 }
             }
             StreamEvent::Room { stream } => self.flush(session, stream),
@@ -106,8 +105,7 @@ impl Serving {
     pub(super) fn fail(&mut self, node: &str) {
         for (_, reader) in self.streams.drain() {
             let gone = BackendError::Unavailable(format!("the connection to node {node} broke"));
-            // The reader may be gone.
-            let _ = reader.chunks.send(Err(gone));
+            reader.chunks.fail(gone);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::typed;
 use crate::storage::Stored;
 use apimachinery::field::FieldError;
+use apimachinery::flow::Flow;
 use apimachinery::meta;
 use kubelet_api::backend::{BackendError, LogOptions, PodOnNode};
 use kubelet_api::streaming::proxy::Port;
@@ -118,7 +119,7 @@ fn names(spec: &Value, list: &str) -> Vec<String> {
 }
 
 /// Checks the query of `pods/NAME/log` and finds the node; `None` for an unscheduled pod, whose log is empty.
-pub(crate) fn log_request(ctx: &Context<'_>) -> ApiResult<Option<(PodOnNode, LogOptions)>> {
+pub(crate) fn log_request(ctx: &Context<'_>, flow: &Flow) -> ApiResult<Option<(PodOnNode, LogOptions)>> {
     let store = ctx.store();
     let current = ctx.current(&store)?;
     let pod = current.value();
@@ -127,7 +128,7 @@ pub(crate) fn log_request(ctx: &Context<'_>) -> ApiResult<Option<(PodOnNode, Log
     if node.is_empty() {
         return Ok(None);
     }
-    Ok(Some((place_of(&current, node), options)))
+    Ok(Some((place_of(&current, node, flow), options)))
 }
 
 /// The node of the path's pod and, if needed, the container.
@@ -135,7 +136,7 @@ pub(crate) fn log_request(ctx: &Context<'_>) -> ApiResult<Option<(PodOnNode, Log
 /// # Errors
 /// The pod or container does not exist, or the pod has no node yet (K8s pkg/registry/core/pod/strategy.go
 /// streamLocation).
-pub(crate) fn place(ctx: &Context<'_>, with_container: bool) -> ApiResult<(PodOnNode, String)> {
+pub(crate) fn place(ctx: &Context<'_>, flow: &Flow, with_container: bool) -> ApiResult<(PodOnNode, String)> {
     let store = ctx.store();
     let current = ctx.current(&store)?;
     let pod = current.value();
@@ -144,7 +145,7 @@ pub(crate) fn place(ctx: &Context<'_>, with_container: bool) -> ApiResult<(PodOn
     if node.is_empty() {
         return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", current.key.name)));
     }
-    Ok((place_of(&current, node), container))
+    Ok((place_of(&current, node, flow), container))
 }
 
 /// Target of a request to a `proxy` subresource.
@@ -155,7 +156,7 @@ pub(crate) struct Proxied {
 
 /// What `pods/NAME/proxy` means: the pod, and the port if the name has one or a container declares one
 /// (K8s pkg/registry/core/pod/strategy.go `ResourceLocation`).
-pub(crate) fn proxied(ctx: &Context<'_>) -> ApiResult<Proxied> {
+pub(crate) fn proxied(ctx: &Context<'_>, flow: &Flow) -> ApiResult<Proxied> {
     let invalid = || ApiError::bad_request(format!("invalid pod request {:?}", ctx.path.name));
     let (scheme, name, port) = scheme_name_port(&ctx.path.name).ok_or_else(invalid)?;
     let store = ctx.store();
@@ -173,7 +174,7 @@ pub(crate) fn proxied(ctx: &Context<'_>) -> ApiResult<Proxied> {
     let port = if port.is_empty() { Some(declared().unwrap_or(80)) } else { port.parse().ok() };
     let number = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0).ok_or_else(invalid)?;
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-    Ok(Proxied { pod: place_of(&current, node), port: Port { number, tls: scheme == "https" } })
+    Ok(Proxied { pod: place_of(&current, node, flow), port: Port { number, tls: scheme == "https" } })
 }
 
 /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
@@ -195,12 +196,13 @@ pub(super) fn global_unicast(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_loopback() && !address.is_multicast() && !link_local
 }
 
-pub(super) fn place_of(current: &Stored, node: &str) -> PodOnNode {
+pub(super) fn place_of(current: &Stored, node: &str, flow: &Flow) -> PodOnNode {
     PodOnNode {
         node: node.to_owned(),
         namespace: current.key.namespace.clone(),
         pod: current.key.name.clone(),
         uid: meta::text(current.value(), "uid").to_owned(),
+        flow: flow.clone(),
     }
 }
 
@@ -278,6 +280,7 @@ pub(crate) fn backend_error(error: &BackendError) -> ApiError {
             found
         }
         BackendError::Unavailable(text) => ApiError::unavailable(text.as_str()),
+        BackendError::Busy(text) => ApiError::too_many_requests(text.as_str()),
         BackendError::Internal(text) => ApiError::internal(text),
     }
 }

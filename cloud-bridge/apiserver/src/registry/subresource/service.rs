@@ -9,6 +9,7 @@ use super::pod::{Proxied, global_unicast, place_of, scheme_name_port};
 use crate::registry::context::Context;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Stored;
+use apimachinery::flow::Flow;
 use apimachinery::json::{integer, items, text};
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
@@ -18,7 +19,7 @@ const ENDPOINTS: &str = "endpoints";
 const PODS: &str = "pods";
 
 /// What `services/NAME/proxy` means: one of the ready pods behind a port, any of them.
-pub(crate) fn proxied(ctx: &Context<'_>) -> ApiResult<Proxied> {
+pub(crate) fn proxied(ctx: &Context<'_>, flow: &Flow) -> ApiResult<Proxied> {
     let id = &ctx.path.name;
     let invalid = || ApiError::bad_request(format!("invalid service request {id:?}"));
     let (scheme, name, port) = scheme_name_port(id).ok_or_else(invalid)?;
@@ -44,7 +45,7 @@ pub(crate) fn proxied(ctx: &Context<'_>) -> ApiResult<Proxied> {
         let key = ObjectKey { namespace: endpoints.key.namespace.clone(), name: pod };
         if let Some(pod) = store.get(PODS, &key)?.filter(|pod| has(pod, &ip)) {
             let node = pod.value()["spec"]["nodeName"].as_str().unwrap_or_default();
-            return Ok(Proxied { pod: place_of(&pod, node), port: Port { number, tls: scheme == "https" } });
+            return Ok(Proxied { pod: place_of(&pod, node, flow), port: Port { number, tls: scheme == "https" } });
         }
     }
     Err(none(id))

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apimachinery::flow::Flow;
 use hyper::upgrade::Upgraded;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -58,9 +57,8 @@ pub(super) async fn serve(
     tunnel: bool,
     backend: Arc<dyn KubeletBackend>,
     pod: PodOnNode,
-    flow: &Flow,
 ) -> io::Result<()> {
-    let (wire_in, wire_out) = wire::wire(upgraded, tunnel, flow).await;
+    let (wire_in, wire_out) = wire::wire(upgraded, tunnel, &pod.flow).await;
     let (mut incoming, out, _writer) = connection::start(wire_in, wire_out);
     let (pairs, live) = (HashMap::new(), HashMap::new());
     let mut client =

@@ -1,5 +1,6 @@
 //! A pod that a test plays, behind the records of a node.
 
+use apimachinery::flow::Flow;
 use edge_protocol::channel::CLOSE;
 use futures::channel::mpsc;
 use futures::{FutureExt, StreamExt, future};
@@ -74,7 +75,8 @@ type Answered = Result<Response<Incoming>, String>;
 
 async fn ask(answer: Vec<Result<Record, BackendError>>) -> (Answered, mpsc::UnboundedReceiver<Vec<u8>>) {
     let (seen, heard) = mpsc::unbounded();
-    let place = PodOnNode { node: "n".into(), namespace: "a".into(), pod: "p".into(), uid: "u".into() };
+    let flow = Flow::unlimited();
+    let place = PodOnNode { node: "n".into(), namespace: "a".into(), pod: "p".into(), uid: "u".into(), flow };
     let asked = Request::builder().uri("/x?y=1").header("host", "api").body(String::new()).unwrap();
     (request(Arc::new(Pod(answer, seen)), place, Port { number: 80, tls: false }, asked, None, ()).await, heard)
 }
