@@ -2,7 +2,7 @@
 //! names. Pure.
 
 use edge_protocol::json::SetField;
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ fn port(from: &Value) -> Value {
 
 /// Endpoints that are not pods, and pods of these nodes: a node knows its own pods better. `None` without endpoints.
 pub(super) fn endpoint_view<'a>(
-    service: &Object,
+    service: &ObjectDigest,
     slices: impl Iterator<Item = &'a DynamicObject>,
     site: Option<&Members>,
 ) -> Option<Object> {
@@ -118,8 +118,8 @@ pub(super) fn endpoint_view<'a>(
         }
     }
     (!found.is_empty()).then_some(())?;
-    let key = ObjectKey { kind: ENDPOINT_VIEW.into(), ..service.digest.key.clone() };
-    Some(made_object(key, service.digest.uid.clone(), json!({ "kind": ENDPOINT_VIEW, "slices": found })))
+    let key = ObjectKey { kind: ENDPOINT_VIEW.into(), ..service.key.clone() };
+    Some(made_object(key, service.uid.clone(), json!({ "kind": ENDPOINT_VIEW, "slices": found })))
 }
 
 fn endpoint(from: &Value, site: Option<&Members>) -> Option<Value> {
@@ -236,13 +236,14 @@ mod tests {
                 "ports": [{"name": "http", "protocol": "TCP", "port": 8080}], "endpoints": endpoints}))
         };
         let web = service_view(&service(json!({}), json!({"clusterIP": "10.96.0.7"}))).unwrap();
-        let of = |slices: &[DynamicObject]| endpoint_view(&web, slices.iter(), None);
+        let of = |slices: &[DynamicObject]| endpoint_view(&web.digest, slices.iter(), None);
         let pod = json!({"addresses": ["10.0.0.2"], "nodeName": "n1", "zone": "z", "targetRef": {"kind": "Pod"},
             "hints": {"forZones": [{"name": "z"}], "forNodes": [{"name": "n1"}, {"name": 7}, 7]}});
         assert!(of(&[slice(json!([pod]))]).is_none());
         let mut sites = Sites::default();
         sites.set("n1", Some(Neighbour::at("hall")));
-        let near = |site: &str| endpoint_view(&web, [slice(json!([pod]))].iter(), Some(&Members::of(&sites, site)));
+        let near =
+            |site: &str| endpoint_view(&web.digest, [slice(json!([pod]))].iter(), Some(&Members::of(&sites, site)));
         assert!(near("other").is_none());
         let told = json!([{"addresses": ["10.0.0.2"], "pod": true, "nodeName": "n1", "zone": "z",
             "forZones": ["z"], "forNodes": ["n1"]}]);
