@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use edge_protocol::json::SetField;
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -64,11 +64,11 @@ pub(super) fn service_of(slice: &DynamicObject) -> Option<String> {
 }
 
 /// Endpoints that are not pods, and pods of these nodes: a node knows its own pods better. `None` without endpoints.
-pub(super) fn endpoint_view(service: &Object, slices: &[SliceText], site: Option<&Members>) -> Option<Object> {
+pub(super) fn endpoint_view(service: &ObjectDigest, slices: &[SliceText], site: Option<&Members>) -> Option<Object> {
     let found: Vec<Value> = slices.iter().filter_map(|slice| slice.view(site)).collect();
     (!found.is_empty()).then_some(())?;
-    let key = ObjectKey { kind: ENDPOINT_VIEW.into(), ..service.digest.key.clone() };
-    Some(made_object(key, service.digest.uid.clone(), json!({ "kind": ENDPOINT_VIEW, "slices": found })))
+    let key = ObjectKey { kind: ENDPOINT_VIEW.into(), ..service.key.clone() };
+    Some(made_object(key, service.uid.clone(), json!({ "kind": ENDPOINT_VIEW, "slices": found })))
 }
 
 fn endpoint(from: &Value, is_pod: bool) -> Value {
@@ -117,7 +117,7 @@ mod tests {
         let mut sites = Sites::default();
         sites.set("n1", Some(Neighbour::at("hall")));
         let members = site.map(|site| Members::of(&sites, site));
-        let view = endpoint_view(&made_object(key, "u".into(), json!({})), slices, members.as_ref());
+        let view = endpoint_view(&made_object(key, "u".into(), json!({})).digest, slices, members.as_ref());
         view.map(|view| view.body["slices"].clone())
     }
 

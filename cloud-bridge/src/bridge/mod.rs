@@ -3,7 +3,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `world` | pure: which node should hold what |
-//! | `slim`, `pod_references` | pure: objects as nodes see them, and what a pod names |
+//! | `slim`, `told`, `pod_references` | pure: objects as nodes see them, and what a pod names |
 //! | `informers` | the watches that feed `world` |
 //! | `node_informer` | the Node objects: rewritten when another client changed them |
 //! | `node_access` | which nodes may connect |
@@ -68,6 +68,7 @@ pub mod slim;
 mod stream_memory;
 mod streams;
 mod tokens;
+mod told;
 mod well_known;
 pub mod work_queue;
 pub mod world;

@@ -77,20 +77,25 @@ impl Requests {
     }
 
     pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> kube::Result<T> {
-        self.send(Method::GET, path, "application/json", None).await
+        self.send(Method::GET, path, "application/json", String::new()).await
     }
 
     pub(super) async fn create(&self, path: &str, body: &Value) -> kube::Result<Written> {
-        self.send(Method::POST, path, "application/json", Some(body)).await
+        self.send(Method::POST, path, "application/json", body.to_string()).await
     }
 
     /// Same as [`create`](Self::create), but returns the answer.
     pub(super) async fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> kube::Result<T> {
-        self.send(Method::POST, path, "application/json", Some(body)).await
+        self.send(Method::POST, path, "application/json", body.to_string()).await
     }
 
     pub(super) async fn patch(&self, path: &str, kind: Patch, body: &Value) -> kube::Result<Written> {
-        self.send(Method::PATCH, path, kind.media_type(), Some(body)).await
+        self.send(Method::PATCH, path, kind.media_type(), body.to_string()).await
+    }
+
+    /// Same as [`patch`](Self::patch), for a patch that is JSON text already.
+    pub(super) async fn patch_text(&self, path: &str, kind: Patch, body: String) -> kube::Result<Written> {
+        self.send(Method::PATCH, path, kind.media_type(), body).await
     }
 
     /// Same as [`patch`](Self::patch), but returns the answer.
@@ -100,7 +105,7 @@ impl Requests {
         kind: Patch,
         body: &Value,
     ) -> kube::Result<T> {
-        self.send(Method::PATCH, path, kind.media_type(), Some(body)).await
+        self.send(Method::PATCH, path, kind.media_type(), body.to_string()).await
     }
 
     /// Deletes without a grace period, if the object still has this uid.
@@ -111,7 +116,7 @@ impl Requests {
             "gracePeriodSeconds": 0,
             "preconditions": {"uid": uid},
         });
-        self.send(Method::DELETE, path, "application/json", Some(&options)).await
+        self.send(Method::DELETE, path, "application/json", options.to_string()).await
     }
 
     async fn send<T: DeserializeOwned>(
@@ -119,15 +124,14 @@ impl Requests {
         method: Method,
         path: &str,
         media_type: &str,
-        body: Option<&Value>,
+        body: String,
     ) -> kube::Result<T> {
-        let body = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header(http::header::ACCEPT, "application/json")
             .header(http::header::CONTENT_TYPE, media_type)
-            .body(body)
+            .body(body.into_bytes())
             .map_err(kube::Error::HttpError)?;
         if let Some(user) = &self.node {
             request.headers_mut().insert(IMPERSONATE_USER, user.clone());

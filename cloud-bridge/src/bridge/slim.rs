@@ -5,6 +5,7 @@
 
 use edge_protocol::json::SetField;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -14,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_links};
+use super::told::Told;
 use super::well_known::{SESSION_ANNOTATION, STALE_DEVICES};
 use crate::pki::authority::hex;
 use apimachinery::well_known::MIRROR_ANNOTATION;
@@ -91,7 +93,7 @@ impl SlimNode {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoundPod {
     pub node: String,
-    pub object: Object,
+    pub object: Arc<Told>,
     pub refs: BTreeSet<ObjectKey>,
     pub generation: i64,
     /// Its resource version, if that is a number: a pod with a higher one is newer (KEP-5504).
@@ -173,6 +175,7 @@ impl SlimPod {
         if let Some(past) = past {
             object.body.set("status", past);
         }
+        let object = Told::new(object);
         Some(BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready })
     }
 

@@ -19,7 +19,6 @@ mod policies;
 mod room;
 mod services;
 mod shared;
-mod told;
 mod uses;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -31,12 +30,12 @@ use edge_protocol::version::Wants;
 
 use super::pod_references::ServiceScope;
 use super::slim::BoundPod;
+pub use super::told::{Group, Told};
 pub use effect::Effect;
 use interests::Interests;
 use orders::Orders;
 use room::Rooms;
 use shared::Shared;
-pub use told::{Group, Told};
 
 /// Everything that the nodes of this bridge should hold.
 #[derive(Debug, Default)]
@@ -323,7 +322,7 @@ impl World {
             .collect();
         let known = |name: &ObjectKey| self.shared.get_key_value(name).map(|(known, _)| Arc::clone(known));
         let refs: Box<[_]> = refs.into_iter().map(|name| known(&name).unwrap_or_else(|| Arc::new(name))).collect();
-        let held = Some(Told::new(object));
+        let held = Some(object);
         let added = without(&refs, &old);
         let removed = without(&old, &refs);
         let entered = Pod { key: key.clone(), refs, generation, version, terminating, falsely_unready, unlisted, held };

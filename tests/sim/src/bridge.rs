@@ -362,7 +362,7 @@ impl Bridge {
         for effect in effects {
             crate::trace(|| match &effect {
                 Effect::Set { object, .. } => {
-                    let generation = &object.body["metadata"]["generation"];
+                    let generation = whole(object).body["metadata"]["generation"].clone();
                     let (stream, digest) = (self.state.stream(), &object.digest);
                     format!("bridge {stream}: set {} {}, generation {generation}", digest.key.name, digest.uid)
                 }
@@ -568,11 +568,7 @@ fn list(api: &Api) -> Watch {
 
 /// Restores an object of which only the text is kept.
 fn whole(told: &Told) -> Object {
-    let mut object = Object::clone(told);
-    if object.body.is_null() {
-        object.body = serde_json::from_str(told.text().text()).expect("JSON");
-    }
-    object
+    Object { digest: told.digest.clone(), body: serde_json::from_str(told.text().text()).expect("JSON") }
 }
 
 fn slim(pod: Value) -> SlimPod {
@@ -587,7 +583,7 @@ pub fn object(map: Value) -> Option<Object> {
 /// The objects that a node with these pods should hold. `services`: whether it asks for Services.
 pub fn wanted(api: &Api, services: bool) -> Vec<Object> {
     let pods = api.pods.iter().filter(|(_, pod)| !pod.poison);
-    let pods = pods.filter_map(|(name, _)| Some(slim(api.pod(name)).into_bound()?.object));
+    let pods = pods.filter_map(|(name, _)| Some(whole(&slim(api.pod(name)).into_bound()?.object)));
     let maps = api.maps.keys().filter(|name| api.is_named(name)).filter_map(|name| object(api.map(name)?));
     let scope = api.scope.filter(|_| services && !api.pods.is_empty());
     let views = scope.into_iter().flat_map(|scope| views::wanted(api, scope));

@@ -99,7 +99,7 @@ fn told(kind: &str, object: &DynamicObject) -> Option<Arc<Told>> {
     }
     let body = json!({"apiVersion": DEVICES_API, "kind": kind, "metadata": metadata, "spec": object.data["spec"]});
     let key = ObjectKey { kind: kind.to_owned(), namespace, name };
-    Some(Told::packed(made_object(key, uid, body)))
+    Some(Told::new(made_object(key, uid, body)))
 }
 
 #[cfg(test)]

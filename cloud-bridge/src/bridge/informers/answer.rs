@@ -1,6 +1,5 @@
 //! Answers of the API to single questions.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use edge_protocol::message::{ObjectKey, ObjectRef};
@@ -10,21 +9,11 @@ use crate::bridge::world::Effect;
 
 /// Answer to one question, or to several.
 pub(super) enum Answer {
-    /// The pods of a node, the round of the question, and the version of the list.
-    Seed {
-        node: String,
-        round: u64,
-        pods: Vec<BoundPod>,
-        at: Option<u64>,
-    },
-    /// Objects of several nodes, from one list; every requested node is included.
+    /// The pods of each requested node with the version of their list, and the round of the question.
     Seeds {
-        all: HashMap<String, Vec<BoundPod>>,
+        all: Vec<(String, Vec<BoundPod>, Option<u64>)>,
         round: u64,
-        at: Option<u64>,
     },
-    /// Several answers at once.
-    Each(Vec<Answer>),
     /// A pod that a list lacked exists, as it is now.
     Found(Box<SlimPod>),
     /// Another pod has its name now.
@@ -59,8 +48,8 @@ pub(super) enum Answer {
         object: ObjectRef,
         answer: Box<Answer>,
     },
-    /// All pods of a node.
-    PodsOfNode(Vec<SlimPod>),
+    /// Patches of the tolerations of a node's pods, as JSON text.
+    Tolerations(Vec<(ObjectKey, String)>),
     /// An effect that could not be carried out, because the API did not answer.
     Again(Effect),
     Nothing,

@@ -2,16 +2,18 @@
 //! bridge acts on it.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Weak;
 use std::time::Duration;
 
+use apimachinery::well_known::PAGE;
 use edge_protocol::message::ObjectKey;
 use kube::Api;
 use kube::api::ListParams;
-use serde_json::Value;
 
 use super::answer::Answer;
 use crate::bridge::reports;
 use crate::bridge::requests::{Patch, Requests};
+use crate::bridge::shared::Shared;
 use crate::bridge::slim::{BoundPod, SlimPod};
 use crate::bridge::work_queue::Outcome;
 use crate::bridge::world::Effect;
@@ -22,28 +24,35 @@ pub(super) const AGAIN: Duration = Duration::from_secs(2);
 /// an API that is overloaded has a hundred thousand of them.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Lists the pods of a node, until the API answers.
-pub(super) async fn seed(pods: Api<SlimPod>, node: String, round: u64) -> Answer {
-    let (pods, at) = pods_of(pods, &node).await;
-    Answer::Seed { node, round, pods, at }
+/// Lists the pods of a node, until the API answers. Returns them with the node and the version of the list.
+pub(super) async fn seed(pods: Api<SlimPod>, node: String) -> (String, Vec<BoundPod>, Option<u64>) {
+    let (pods, at) = pods_of(pods, &node, SlimPod::into_bound).await;
+    (node, pods, at)
 }
 
-/// A complete list of the pods bound to a node, and its version.
-pub(super) async fn pods_of(pods: Api<SlimPod>, node: &str) -> (Vec<BoundPod>, Option<u64>) {
+/// Returns what `take` makes of each pod in a complete list of the pods bound to a node, and the version of the list.
+pub(super) async fn pods_of<T>(
+    pods: Api<SlimPod>,
+    node: &str,
+    take: impl Fn(SlimPod) -> Option<T>,
+) -> (Vec<T>, Option<u64>) {
     let what = format!("the pods of node {node}");
     let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let mut found = Vec::new();
-    let at = list(pods, parameters, &what, &mut found, |found, pod| found.extend(pod.into_bound())).await;
+    let at = list(pods, parameters, &what, &mut found, move |found, pod| found.extend(take(pod))).await;
     (found, at)
 }
 
-/// Same as [`seed`], for the tolerations of the pods.
-pub(super) async fn pods_to_reconcile(pods: Api<SlimPod>, node: String) -> Answer {
-    let what = format!("the pods of node {node}");
-    let parameters = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let mut found = Vec::new();
-    list(pods, parameters, &what, &mut found, Vec::push).await;
-    Answer::PodsOfNode(found)
+/// Lists the pods of a node, until the API answers, and returns the patches of their tolerations.
+pub(super) async fn pods_to_reconcile(pods: Api<SlimPod>, shared: Weak<Shared>, node: String) -> Answer {
+    let (patches, _) = pods_of(pods, &node, move |pod| tolerations(&shared, &pod)).await;
+    Answer::Tolerations(patches)
+}
+
+/// The patch that applies the tolerations of the node's object to a pod, as JSON text; `None` if they are applied.
+pub(super) fn tolerations(shared: &Weak<Shared>, pod: &SlimPod) -> Option<(ObjectKey, String)> {
+    let patch = shared.upgrade()?.autonomy.patch(pod)?;
+    Some((pod.key(), patch.to_string()))
 }
 
 /// Lists the pods of many nodes in one list of all: after a restart thousands of nodes reconnect within seconds, and
@@ -59,7 +68,7 @@ pub(super) async fn seed_many(pods: Api<SlimPod>, nodes: HashSet<String>, round:
         }
     };
     let at = list(pods, ListParams::default(), "all pods", &mut all, take).await;
-    Answer::Seeds { all, round, at }
+    Answer::Seeds { all: all.into_iter().map(|(node, pods)| (node, pods, at)).collect(), round }
 }
 
 /// A result that can be reset and started again.
@@ -80,6 +89,9 @@ impl Found for HashMap<String, Vec<BoundPod>> {
 }
 
 /// Reads a complete list; returns its resource version, which all its pages share.
+///
+/// Parsed pods take up to 56 times the memory of their text. There is one page of them at a time for all lists: all
+/// questions belong to one task, which parses a page and takes what is needed of it in one step.
 async fn list<F: Found>(
     pods: Api<SlimPod>,
     parameters: ListParams,
@@ -87,7 +99,7 @@ async fn list<F: Found>(
     found: &mut F,
     take: impl Fn(&mut F, SlimPod),
 ) -> Option<u64> {
-    let mut parameters = parameters.limit(500);
+    let mut parameters = parameters.limit(PAGE);
     loop {
         match pods.list(&parameters).await {
             Ok(page) => {
@@ -123,11 +135,11 @@ fn pause(failures: u32) -> Duration {
 }
 
 /// Sends the patch of a pod's tolerations, until the API answers. The patch is for the version of the pod that was read.
-pub(super) async fn reconcile_tolerations(requests: Requests, key: ObjectKey, patch: Value) -> Answer {
+pub(super) async fn reconcile_tolerations(requests: Requests, key: ObjectKey, patch: String) -> Answer {
     let path = format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name);
     let mut failures = 0_u32;
     loop {
-        match requests.patch(&path, Patch::Merge, &patch).await {
+        match requests.patch_text(&path, Patch::Merge, patch.clone()).await {
             Ok(_) => return Answer::Nothing,
             // Changed or deleted meanwhile: the watch delivers the present state.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.code == 409 => return Answer::Nothing,
@@ -189,7 +201,44 @@ async fn ended(outcome: Outcome, what: &str, failures: u32, due: Effect) -> Answ
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::{Value, json};
+
     use super::*;
+
+    /// An API with this number of pods on a node, and the number of pods in its largest answer.
+    fn api(pods: usize) -> (Api<SlimPod>, Arc<AtomicUsize>) {
+        let most = Arc::new(AtomicUsize::new(0));
+        let largest = Arc::clone(&most);
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let number = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.parse::<usize>().ok());
+            let (from, limit) = (number("continue=").unwrap_or_default(), number("limit=").unwrap_or(pods));
+            let until = pods.min(from + limit);
+            largest.fetch_max(until - from, Ordering::Relaxed);
+            let pod = |at: usize| json!({"metadata": {"name": format!("p{at}"), "uid": format!("u{at}")}});
+            let items: Vec<Value> = (from..until).map(pod).collect();
+            let next = if until < pods { until.to_string() } else { String::new() };
+            let metadata = json!({"resourceVersion": "7", "continue": next});
+            let list = json!({"apiVersion": "v1", "kind": "PodList", "metadata": metadata, "items": items}).to_string();
+            async move {
+                let body = http_body_util::Full::new(bytes::Bytes::from(list));
+                Ok::<_, Infallible>(http::Response::new(body))
+            }
+        });
+        (Api::all(kube::Client::new(service, "default")), most)
+    }
+
+    #[tokio::test]
+    async fn pods_of_a_node_are_read_in_small_pages() {
+        let (pods, most) = api(1024);
+        let (uids, at) = pods_of(pods, "a", |pod| Some(pod.uid().to_owned())).await;
+        assert_eq!((uids.len(), uids[1023].as_str(), at), (1024, "u1023", Some(7)));
+        assert_eq!(most.load(Ordering::Relaxed), 25, "parsed at a time");
+    }
 
     #[test]
     fn failed_write_backs_off() {

@@ -46,7 +46,7 @@ impl Informers {
                 Effect::Set { node, object } => change(&shared, &node, |state| {
                     let news = state.set_text(&object.digest, || object.text())?;
                     // The end of a pod is news only for a node without its state.
-                    if !news && object.body["status"]["phase"].is_string() {
+                    if !news && object.has_ended {
                         state.renew(&object.digest, object.text());
                     }
                     Ok(())

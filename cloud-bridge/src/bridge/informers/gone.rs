@@ -106,10 +106,12 @@ impl<W: Fn() -> bool> IsGone<W> {
 
     /// Whether no pod of the node names the object.
     async fn if_unused(self) -> Answer {
-        let (pods, _) = pods_of(Api::all(self.own), &self.node).await;
-        match pods.iter().any(|pod| pod.refs.contains(&self.key)) {
-            true => Answer::Nothing,
-            false => Answer::Useless { node: self.node, key: self.key, uid: self.uid },
+        let key = self.key.clone();
+        let named = move |pod: SlimPod| pod.into_bound()?.refs.take(&key);
+        let (named, _) = pods_of(Api::all(self.own), &self.node, named).await;
+        match named.is_empty() {
+            false => Answer::Nothing,
+            true => Answer::Useless { node: self.node, key: self.key, uid: self.uid },
         }
     }
 

@@ -51,7 +51,7 @@ use answer::{Admission, Answer};
 use apimachinery::pace::Pace;
 use apimachinery::panics;
 use apimachinery::well_known::PAGE;
-use ask::{pods_to_reconcile, reconcile_tolerations, seed, seed_many};
+use ask::{pods_to_reconcile, reconcile_tolerations, seed, seed_many, tolerations};
 use command::{Command, Wanted};
 use gone::IsGone;
 use look_up::LookUps;
@@ -234,7 +234,7 @@ impl Informers {
             }
             Command::ReconcileTolerations(node) => {
                 let pods: Api<SlimPod> = Api::all(self.clients.own().clone());
-                self.questions.push(pods_to_reconcile(pods, node).boxed());
+                self.questions.push(pods_to_reconcile(pods, Weak::clone(&self.shared), node).boxed());
             }
             // Also for an object that a pod here names: its name may belong to another object by now.
             Command::LookUp { node, session, key, uid } => {
@@ -263,9 +263,9 @@ impl Informers {
         if nodes.len() > FEW {
             self.questions.push(seed_many(pods, nodes, round).boxed());
         } else {
-            let each = nodes.into_iter().map(move |node| seed(pods.clone(), node, round));
+            let each = nodes.into_iter().map(move |node| seed(pods.clone(), node));
             let all = futures::future::join_all(each);
-            self.questions.push(all.map(Answer::Each).boxed());
+            self.questions.push(all.map(move |all| Answer::Seeds { all, round }).boxed());
         }
     }
 
@@ -302,20 +302,13 @@ impl Informers {
                 self.apply(effects);
                 return self.pod(*by, World::pod_found);
             }
-            Answer::PodsOfNode(pods) => {
-                pods.iter().for_each(|pod| self.reconcile_tolerations(pod));
-                return;
+            Answer::Tolerations(patches) => {
+                return patches.into_iter().for_each(|(key, patch)| self.patch_tolerations(key, patch));
             }
-            Answer::Seed { node, round, pods, at } => self.world.seed(&node, round, pods, at),
-            Answer::Seeds { all, round, at } => {
+            Answer::Seeds { all, round } => {
                 self.seeding = false;
                 self.seed();
-                all.into_iter().flat_map(|(node, pods)| self.world.seed(&node, round, pods, at)).collect()
-            }
-            Answer::Each(answers) => {
-                self.seeding = false;
-                self.seed();
-                return answers.into_iter().for_each(|answer| self.answer(answer));
+                all.into_iter().flat_map(|(node, pods, at)| self.world.seed(&node, round, pods, at)).collect()
             }
             Answer::Gone { node, key, uid } if key.kind == "Pod" => self.world.pod_gone(&node, &key, &uid),
             Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
@@ -379,16 +372,15 @@ impl Informers {
     }
 
     /// Applies the tolerations of the node's object to a pod. After a conflict the watch delivers a newer pod.
-    fn reconcile_tolerations(&mut self, pod: &SlimPod) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        if let Some(patch) = shared.autonomy.patch(pod) {
-            self.questions
-                .push(reconcile_tolerations(Requests::new(self.clients.own().clone()), pod.key(), patch).boxed());
-        }
+    fn patch_tolerations(&mut self, key: ObjectKey, patch: String) {
+        let requests = Requests::new(self.clients.own().clone());
+        self.questions.push(reconcile_tolerations(requests, key, patch).boxed());
     }
 
     fn pod(&mut self, pod: SlimPod, enter: fn(&mut World, BoundPod) -> Vec<Effect>) {
-        self.reconcile_tolerations(&pod);
+        if let Some((key, patch)) = tolerations(&self.shared, &pod) {
+            self.patch_tolerations(key, patch);
+        }
         if !self.world.is_ours(pod.node()) {
             return;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use apimachinery::pace::{Pace, in_slices};
 use apimachinery::well_known::PAGE;
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::{ObjectDigest, ObjectKey};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
@@ -238,7 +238,7 @@ impl Views {
     fn view_policy(&mut self, name: &Name, known: &Known) {
         let text = self.kept.read(name).map(|policy| policy_view(&policy, &known.namespaces)).unwrap_or_default();
         let peers: PolicyPeers = text.peers.into_iter().map(|(id, peer)| (id.into(), Arc::new(peer))).collect();
-        let view = text.view.map(Told::packed);
+        let view = text.view.map(Told::new);
         let size = view.as_ref().map(|view| view.text().text().len());
         match view.filter(|_| self.kept.viewed(name, size.unwrap_or_default(), peers)) {
             Some(view) => tell(&mut self.said, view),
@@ -248,7 +248,7 @@ impl Views {
             }
         }
         if self.kept.is_over(&name.0) {
-            tell(&mut self.said, Told::packed(more(&name.0)));
+            tell(&mut self.said, Told::new(more(&name.0)));
         } else {
             self.said.remove(&more_key(&name.0));
         }
@@ -291,8 +291,8 @@ impl Views {
         let mut gone: BTreeSet<ObjectKey> = self.said.keys().filter(|key| key.kind == POLICY_PEERS).cloned().collect();
         for view in peer_views(&self.namespace, found.into_iter(), named) {
             gone.remove(&view.digest.key);
-            if is_news(&self.said, &view) {
-                tell(&mut self.said, Told::packed(view));
+            if is_news(&self.said, &view.digest) {
+                tell(&mut self.said, Told::new(view));
             }
         }
         gone.iter().for_each(|key| drop(self.said.remove(key)));
@@ -300,13 +300,13 @@ impl Views {
     }
 }
 
-fn is_news(said: &Group, view: &Object) -> bool {
-    said.get(&view.digest.key).is_none_or(|said| said.digest != view.digest)
+fn is_news(said: &Group, view: &ObjectDigest) -> bool {
+    said.get(&view.key).is_none_or(|said| said.digest != *view)
 }
 
 /// An unchanged view stays the same object.
 fn tell(said: &mut Group, view: Arc<Told>) {
-    if is_news(said, &view) {
+    if is_news(said, &view.digest) {
         said.insert(view.digest.key.clone(), view);
     }
 }

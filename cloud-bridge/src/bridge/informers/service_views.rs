@@ -87,13 +87,13 @@ impl Views {
             if !elsewhere && old.is_some_and(|(old, _)| Arc::ptr_eq(old, entry)) {
                 continue;
             }
-            let endpoints = endpoint_view(&entry.view, &entry.slices, self.members.as_ref());
+            let endpoints = endpoint_view(&entry.view.digest, &entry.slices, self.members.as_ref());
             let same_view = old.is_some_and(|(old, _)| Arc::ptr_eq(&old.view, &entry.view));
             let before = old.and_then(|(_, endpoints)| endpoints.as_ref());
             let same_endpoints =
                 before.map(|before| &before.digest) == endpoints.as_ref().map(|endpoints| &endpoints.digest);
             changed |= !same_view || !same_endpoints;
-            let endpoints = if same_endpoints { before.map(Arc::clone) } else { endpoints.map(Told::packed) };
+            let endpoints = if same_endpoints { before.map(Arc::clone) } else { endpoints.map(Told::new) };
             self.entries.insert(name.clone(), (Arc::clone(entry), endpoints));
         }
         changed.then(|| self.group())

@@ -126,7 +126,7 @@ impl Index {
         self.revision += 1;
         let key = ObjectKey { kind: ORDER.to_owned(), namespace: String::new(), name: uid.to_owned() };
         let body = serde_json::to_value(&order).unwrap_or_default();
-        live.told = Telling::Made(Box::new(order), Told::packed(made_object(key, uid.to_owned(), body)));
+        live.told = Telling::Made(Box::new(order), Told::new(made_object(key, uid.to_owned(), body)));
         let nodes = self.orders(uid);
         self.changed.extend(nodes);
     }

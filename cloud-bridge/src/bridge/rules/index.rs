@@ -135,7 +135,7 @@ impl Index {
             let metadata = json!({"namespace": key.namespace, "name": key.name, "uid": route.uid});
             let body =
                 json!({"metadata": metadata, what.0: what.1, "priority": route.priority, "created": route.created});
-            Some((key.clone(), Told::packed(made_object(key, route.uid.to_string(), body))))
+            Some((key.clone(), Told::new(made_object(key, route.uid.to_string(), body))))
         };
         self.of_node.get(node).into_iter().flatten().filter_map(object).collect()
     }

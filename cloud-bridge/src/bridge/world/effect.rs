@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 
-use super::told::Told;
+use crate::bridge::told::Told;
 
 /// An effect of an event; effects are executed in order.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,7 +14,7 @@ impl World {
     /// A ConfigMap or Secret was read. For nodes without room it counts as missing. If no node has room, it is dropped,
     /// and read again as soon as one has.
     pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
-        let object = Told::packed(object);
+        let object = Told::new(object);
         let (key, size) = (object.digest.key.clone(), size(&object));
         let rooms = &mut self.rooms;
         // Whether the node has received it, if it existed, and has room for it now.

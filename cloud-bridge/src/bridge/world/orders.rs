@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use edge_protocol::message::ObjectKey;
 
-use super::told::Group;
+use crate::bridge::told::Group;
 
 /// All orders.
 #[derive(Debug, Default)]

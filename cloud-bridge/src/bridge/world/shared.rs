@@ -6,11 +6,11 @@ use std::sync::Arc;
 use edge_protocol::message::ObjectKey;
 
 use super::effect::Effect;
-use super::told::{Group, Told};
 use crate::bridge::pod_references::{
     DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RULE_VIEWS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEWS,
 };
 use crate::bridge::sites::SITE_VIEW;
+use crate::bridge::told::{Group, Told};
 
 /// A shared object.
 #[derive(Debug)]

@@ -31,7 +31,7 @@ fn object(kind: &str, name: &str, uid: &str) -> Object {
 fn pod(node: &str, name: &str, maps: &[&str]) -> BoundPod {
     BoundPod {
         node: node.into(),
-        object: object("Pod", name, &format!("uid-{name}")),
+        object: Told::new(object("Pod", name, &format!("uid-{name}"))),
         refs: maps.iter().map(|map| key("ConfigMap", map)).collect(),
         generation: 1,
         version: None,

@@ -118,8 +118,8 @@ impl Model {
         let old = self.pods.get(name).map(|old| (old.node.clone(), old.uid().to_owned()));
         let new = || (NODES[usize::from(bits >> 3) % NODES.len()].to_owned(), format!("{name}{}", self.version));
         let (node, uid) = old.unwrap_or_else(new);
-        let mut written = BoundPod { version: Some(self.version), ..pod(&node, name, &maps) };
-        written.object.digest.uid = uid;
+        let object = Told::new(object("Pod", name, &uid));
+        let written = BoundPod { object, version: Some(self.version), ..pod(&node, name, &maps) };
         self.pods.insert(name, written.clone());
         self.tell(written, false);
     }

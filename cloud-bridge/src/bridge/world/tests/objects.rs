@@ -85,9 +85,9 @@ fn g12_a_node_from_elsewhere_is_told_nothing_before_all_was_read_anew() {
     let round = world.round();
     assert_eq!(words(&world.seed("a", early, vec![], Some(9))), [""; 0], "asked before the hello");
     // A newer state of `p`, no `q` any more, and a new pod that names an object known only from another node.
-    let mut newer = at("p", 8, &["m"]);
-    newer.object = object("Pod", "p", "uid-p");
-    newer.object.digest.digest = "newer".into();
+    let mut changed = object("Pod", "p", "uid-p");
+    changed.digest.digest = "newer".into();
+    let newer = BoundPod { object: Told::new(changed), ..at("p", 8, &["m"]) };
     let effects = world.seed("a", round, vec![newer, at("s", 9, &["n"])], Some(10));
     let wanted = ["ask a q uid-q", "admit n for a", "watch m for a", "watch n for b", "set a p uid-p"];
     assert_eq!(words(&effects), wanted);

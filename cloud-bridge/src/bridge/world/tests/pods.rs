@@ -18,6 +18,17 @@ fn withheld_lists_are_told_without_their_end() {
     assert_eq!(words(&world.pod_applied(pod("a", "p", &[]))), ["set a p uid-p"]);
 }
 
+/// A waiting pod takes the memory of its text, and no second text is made of it.
+#[test]
+fn pod_waits_as_the_text_that_is_sent() {
+    let mut world = world(&["a"]);
+    let read = pod("a", "p", &["m"]);
+    world.pod_applied(read.clone());
+    let effects = world.object_absent(&key("ConfigMap", "m"));
+    let [Effect::Set { object, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert!(Arc::ptr_eq(object, &read.object));
+}
+
 #[test]
 fn pods_of_other_nodes_are_nobodys_business() {
     let mut world = world(&["a"]);
@@ -132,7 +143,7 @@ fn failed_effect_is_repeated_while_its_pod_needs_it() {
 fn g03_what_a_watch_tells_late_does_not_bury_the_successor() {
     let named = |uid: &str| {
         let mut pod = pod("a", "p", &[]);
-        pod.object = object("Pod", "p", uid);
+        pod.object = Told::new(object("Pod", "p", uid));
         pod
     };
     let mut world = World::default();
