@@ -129,11 +129,14 @@ impl World {
     pub fn drop_node(&mut self, node: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         let view = self.nodes.remove(node).unwrap_or_default();
-        self.rooms.forget(node);
+        view.pods.values().flat_map(|pod| &pod.refs).for_each(|key| self.rooms.leave(node, key));
         for refs in view.pods.into_values().map(|pod| pod.refs).chain([view.own, view.behind]) {
             self.release(node, &refs, &mut effects);
         }
-        effects.retain(|effect| matches!(effect, Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Admit { .. }));
+        // What it gives back may be for other nodes.
+        effects.retain(
+            |effect| !matches!(effect, Effect::Set { node: to, .. } | Effect::Withdraw { node: to, .. } if to == node),
+        );
         effects
     }
 
