@@ -13,8 +13,9 @@ use std::sync::Arc;
 /// Maximum number of objects for one node.
 pub const MAX_OBJECTS: usize = 20_000;
 
-/// Tombstones kept for resuming nodes; an older position than the oldest forgotten one needs a full sync.
-pub const MAX_TOMBSTONES: usize = 1024;
+/// Tombstones kept for resuming nodes; an older position than the oldest forgotten one needs a full sync. Each takes
+/// about half a kilobyte that nodes do not share: a tenant that deletes many Services leaves them on every node.
+pub const MAX_TOMBSTONES: usize = 128;
 
 /// Room for everything of a `Put` but the body and the key.
 const ENVELOPE: usize = 4096;

@@ -274,6 +274,27 @@ fn removed_tombstones_force_a_full_sync_at_any_time() {
     assert_eq!(pair.changes(), [&Change::SyncComplete { seq: 9, absent }]);
 }
 
+/// A node with an empty list asks about everything it holds. One question has fewer objects than the bridge keeps
+/// tombstones; otherwise it would begin with a list again, without end.
+#[test]
+fn node_in_doubt_about_many_objects_gets_all_answers() {
+    let mut facts = EdgeFacts::new("n", "b");
+    facts.held = (0..300).map(|at| digest(&format!("p{at}"), 1)).collect();
+    let mut pair = Pair::new(listed("s"), facts);
+    for _ in 0..10 {
+        pair.run(NOW).expect("settles");
+        for event in std::mem::take(&mut pair.bridge_events) {
+            if let BridgeEvent::Unlisted(objects) = event {
+                for object in objects {
+                    pair.state.remove(&object.key, &object.uid);
+                }
+            }
+        }
+    }
+    let deleted = pair.changes().into_iter().filter(|change| matches!(change, Change::Delete { .. }));
+    assert_eq!(deleted.count(), 300);
+}
+
 #[test]
 fn node_can_request_only_its_own_objects() {
     let mut state = listed("s");

@@ -25,7 +25,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
-use edge_protocol::state::MAX_TOMBSTONES;
 use edge_protocol::version::Wants;
 
 use super::pod_references::ServiceScope;
@@ -36,6 +35,9 @@ use interests::Interests;
 use orders::Orders;
 use room::Rooms;
 use shared::Shared;
+
+/// Maximum number of deleted pods of one node that are remembered by their uids.
+const MAX_BURIED: usize = 1024;
 
 /// Everything that the nodes of this bridge should hold.
 #[derive(Debug, Default)]
@@ -81,7 +83,7 @@ struct Node {
     /// Pods that were deleted since their list was requested: the list may still show them.
     gone: HashSet<String>,
     /// Pods that are deleted according to a request by name, though the watch may still deliver older states of them.
-    /// At most [`MAX_TOMBSTONES`], because a node may ask about invented names. The value says whether the list of all
+    /// At most [`MAX_BURIED`], because a node may ask about invented names. The value says whether the list of all
     /// pods has yet to name the pod.
     buried: HashMap<String, bool>,
     /// Pods that are being requested by name; the list is not complete before it is known which pod has the name.
@@ -126,11 +128,14 @@ impl World {
     pub fn drop_node(&mut self, node: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         let view = self.nodes.remove(node).unwrap_or_default();
-        self.rooms.forget(node);
+        view.pods.values().flat_map(|pod| &pod.refs).for_each(|key| self.rooms.leave(node, key));
         for refs in view.pods.into_values().map(|pod| pod.refs).chain([view.own, view.behind]) {
             self.release(node, &refs, &mut effects);
         }
-        effects.retain(|effect| matches!(effect, Effect::Watch { .. } | Effect::Unwatch { .. } | Effect::Admit { .. }));
+        // What it gives back may be for other nodes.
+        effects.retain(
+            |effect| !matches!(effect, Effect::Set { node: to, .. } | Effect::Withdraw { node: to, .. } if to == node),
+        );
         effects
     }
 
@@ -256,7 +261,7 @@ impl World {
         let effects = self.pod_deleted(node, key, uid);
         if let Some(view) = self.nodes.get_mut(node) {
             // Beyond the limit the tombstones of the node's state prevent its return.
-            if view.buried.len() < MAX_TOMBSTONES {
+            if view.buried.len() < MAX_BURIED {
                 view.buried.insert(uid.to_owned(), unlisted);
             }
         }

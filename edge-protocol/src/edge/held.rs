@@ -3,7 +3,7 @@
 
 use crate::SessionError;
 use crate::message::{ObjectDigest, ObjectKey, ToCloud};
-use crate::state::MAX_OBJECTS;
+use crate::state::{MAX_OBJECTS, MAX_TOMBSTONES};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Keys or digests in one frame: about 40 KB.
@@ -147,6 +147,10 @@ impl Bracket {
     }
 }
 
+/// Number of objects that the node asks about at a time. If the answers were more than the tombstones that the bridge
+/// keeps, it would forget some before it sends them, and begin with a list again.
+const QUESTIONS: usize = MAX_TOMBSTONES / 2;
+
 /// Objects held while the full list was empty. The node asks the bridge about a limited number at a time, because the
 /// answers are tombstones, whose number the bridge limits. Pods come first. Objects that they name follow only when all
 /// of these pods are known to be gone: a bridge may not be permitted to read objects that no pod of this node names.
@@ -179,7 +183,7 @@ impl Doubts {
         }
         let pods = self.waiting.iter().take_while(|object| is_pod(object)).count();
         let count = if pods > 0 { pods } else { self.waiting.len() };
-        self.asked = self.waiting.drain(..count.min(LIST_CHUNK)).collect();
+        self.asked = self.waiting.drain(..count.min(QUESTIONS)).collect();
         Some(self.asked.clone())
     }
 }

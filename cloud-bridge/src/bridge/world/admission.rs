@@ -5,23 +5,29 @@ use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 
-use super::shared::{Standing, Value, is_guarded, size};
+use super::room::Place;
+use super::shared::{Standing, User, Value, is_guarded, size};
 use super::{Effect, World};
 
 impl World {
     /// The API allows the node to read the object.
     pub fn admitted(&mut self, node: &str, key: &ObjectKey) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let Some(name) = self.shared.get_key_value(key).map(|(name, _)| Arc::clone(name)) else { return effects };
         let Some(shared) = self.shared.get_mut(key) else { return effects };
         let Some(user) = shared.users.get_mut(node) else { return effects };
+        // An answer to an earlier question: the node has no room for the name any more.
+        if user.standing == Standing::Unasked {
+            return effects;
+        }
         if user.standing != Standing::Admitted {
             user.standing = Standing::Admitted;
             match &shared.value {
-                Value::Present(object) if self.rooms.take(node, key, size(object)) => {
+                Value::Present(object) if self.rooms.take(node, &name, size(object)) == Place::Whole => {
                     effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
                 }
                 // It was dropped, because the nodes that named it before had no room for it.
-                Value::Absent if self.rooms.waits(&shared.reader, key) => {
+                Value::Absent if self.rooms.waits(&shared.reader, key) && !self.rooms.waits(node, key) => {
                     shared.read_again(self.round, key, &mut effects);
                 }
                 _ => {}
@@ -45,7 +51,9 @@ impl World {
     /// object.
     pub fn not_admitted(&mut self, node: &str, key: &ObjectKey) -> (Vec<Effect>, bool) {
         let user = self.shared.get_mut(key).and_then(|shared| shared.users.get_mut(node));
-        let Some(user) = user.filter(|user| user.standing != Standing::Admitted) else { return (Vec::new(), false) };
+        let Some(user) = user.filter(|user| [Standing::Asked, Standing::Refused].contains(&user.standing)) else {
+            return (Vec::new(), false);
+        };
         user.standing = Standing::Refused;
         let mut effects = Vec::new();
         self.settle(node, &mut effects);
@@ -57,8 +65,8 @@ impl World {
     pub fn object_refused(&mut self, key: &ObjectKey) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(shared) = self.shared.get_mut(key).filter(|_| is_guarded(key)) else { return self.object_failed(key) };
-        let others =
-            shared.users.iter().any(|(node, user)| *node != shared.reader && user.standing != Standing::Refused);
+        let asked = |user: &User| [Standing::Asked, Standing::Admitted].contains(&user.standing);
+        let others = shared.users.iter().any(|(node, user)| *node != shared.reader && asked(user));
         if !others {
             return self.object_failed(key);
         }

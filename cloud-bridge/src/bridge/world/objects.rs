@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectKey};
 
-use super::room::ROOM;
+use super::room::Place;
 use super::shared::{Standing, Value, size};
 use super::{Effect, Told, World};
 use crate::bridge::pod_references::SERVICE_LINKS;
@@ -16,19 +16,17 @@ impl World {
     pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
         let object = Told::new(object);
         let (key, size) = (object.digest.key.clone(), size(&object));
+        let Some((name, shared)) = self.shared.get_key_value(&key) else { return Vec::new() };
         let rooms = &mut self.rooms;
         // Whether the node has received it, if it existed, and has room for it now.
-        let place = |node: &String| {
+        let mut place = |node: &String| {
             let told = !rooms.waits(node, &key);
-            (node.clone(), (told, rooms.take(node, &key, size)))
+            (node.clone(), (told, rooms.take(node, name, size) == Place::Whole))
         };
-        let users = self.shared.get(&key).into_iter().flat_map(|shared| shared.users.keys());
-        let places: BTreeMap<String, (bool, bool)> = users.map(place).collect();
+        let asked = shared.users.iter().filter(|(_, user)| user.standing != Standing::Unasked);
+        let places: BTreeMap<String, (bool, bool)> = asked.map(|(node, _)| place(node)).collect();
         if let Some((node, _)) = places.iter().find(|(_, (_, fits))| !fits) {
-            let ObjectKey { kind, namespace, name } = &key;
-            log::warn!(
-                "{kind} {namespace}/{name} is kept from node {node}: pods there name more than {ROOM} bytes of large objects"
-            );
+            warn_without_room(node, &key);
         }
         let kept = places.values().any(|(_, fits)| *fits);
         let mut effects = self.resolve(&key, |users, old, effects| {
@@ -50,16 +48,17 @@ impl World {
             }
             if kept { Value::Present(Arc::clone(&object)) } else { Value::Absent }
         });
-        for node in places.keys() {
-            self.refill(node, &key.namespace, &mut effects);
-        }
+        self.refill(&key.namespace, &mut effects);
         effects
     }
 
     /// A ConfigMap or Secret does not exist.
     pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
-        let users = self.users_of(key);
-        users.iter().for_each(|node| self.rooms.leave(node, key));
+        let Some((name, shared)) = self.shared.get_key_value(key) else { return Vec::new() };
+        // Its name keeps its room: the watch goes on.
+        for (node, _) in shared.users.iter().filter(|(_, user)| user.standing != Standing::Unasked) {
+            self.rooms.take(node, name, 0);
+        }
         let mut effects = self.resolve(key, |users, old, effects| {
             if let Value::Present(old) = old {
                 effects.extend(users.admitted().cloned().map(|node| {
@@ -73,21 +72,38 @@ impl World {
             }
             Value::Absent
         });
-        users.iter().for_each(|node| self.refill(node, &key.namespace, &mut effects));
+        self.refill(&key.namespace, &mut effects);
         effects
     }
 
-    /// Sends a node what had no room there and has it now.
-    pub(super) fn refill(&mut self, node: &str, namespace: &str, effects: &mut Vec<Effect>) {
-        for key in self.rooms.fill(node, namespace) {
+    /// Sends nodes what had no room there and has it now. The API is asked for names that had none.
+    pub(super) fn refill(&mut self, namespace: &str, effects: &mut Vec<Effect>) {
+        for (node, key) in self.rooms.fill(namespace) {
             let Some(shared) = self.shared.get_mut(&key) else { continue };
+            let unread = shared.is_unread();
+            let Some(user) = shared.users.get_mut(&node) else { continue };
+            let standing = user.standing;
+            if standing == Standing::Unasked {
+                user.standing = Standing::Asked;
+            }
             match &shared.value {
-                Value::Present(object) if shared.standing(node) == Some(Standing::Admitted) => {
-                    effects.push(Effect::Set { node: node.to_owned(), object: Arc::clone(object) });
+                _ if unread => shared.read_in_name_of(&node, self.round, &key, effects),
+                _ if standing == Standing::Unasked => {
+                    effects.push(Effect::Admit { key: ObjectKey::clone(&key), node });
+                }
+                Value::Present(object) if standing == Standing::Admitted => {
+                    effects.push(Effect::Set { node, object: Arc::clone(object) });
                 }
                 Value::Absent => shared.read_again(self.round, &key, effects),
                 _ => {}
             }
         }
     }
+}
+
+pub(super) fn warn_without_room(node: &str, key: &ObjectKey) {
+    let ObjectKey { kind, namespace, name } = key;
+    log::warn!(
+        "{kind} {namespace}/{name} is kept from node {node}: what pods of the namespace name exceeds its room, on the node or on all"
+    );
 }

@@ -1,130 +1,223 @@
-//! Room of nodes for large objects, in each namespace: objects that pods name are kept here, and on the device. Pure.
+//! Room of a namespace for the ConfigMaps, Secrets and claims that its pods name: the bridge keeps and watches them, and
+//! the device stores them. Pure.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 
-/// Limit in bytes of large objects that the pods of one node may name in a namespace.
-pub(super) const ROOM: usize = 16 << 20;
-/// Size in bytes from which an object counts.
-const LARGE: usize = 64 << 10;
+use super::shared::is_guarded;
 
-/// By node and namespace. Those without large objects have no entry.
-#[derive(Debug, Default)]
-pub(super) struct Rooms(HashMap<String, BTreeMap<String, Room>>);
+/// Limit in bytes of what the pods of one node name in a namespace.
+const NODE: usize = 16 << 20;
+/// Limit in bytes of what all pods of a namespace name, and what each node with such pods adds to it.
+const ALL: (usize, usize) = (24 << 20, 64 << 10);
+/// Bytes that a name counts, whether its object exists or not: a watch has a task, a client and an open request.
+const NAME: usize = 12 << 10;
 
-/// Large objects that the pods of one node name in a namespace, with their sizes in bytes.
+/// Room that an object has on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The object is watched and sent: name and text have room.
+    Whole,
+    /// The object is watched, and its text waits for room.
+    Name,
+    /// Name and text wait for room. The object is not watched for this node.
+    Nowhere,
+}
+
+/// By namespace. Those whose pods name nothing have no entry.
 #[derive(Debug, Default)]
-struct Room {
-    placed: BTreeMap<ObjectKey, usize>,
+pub(super) struct Rooms(HashMap<String, Namespace>);
+
+#[derive(Debug, Default)]
+struct Namespace {
+    /// Nodes whose pods name objects.
+    nodes: BTreeMap<String, Room>,
+    /// Objects with room on a node. Each counts once, however many nodes have it.
+    placed: HashMap<Arc<ObjectKey>, Placed>,
     /// Sum of the sizes of those.
     used: usize,
-    waiting: BTreeMap<ObjectKey, usize>,
+    /// Number of entries that wait at the nodes.
+    waiting: usize,
+}
+
+/// An object that some nodes have room for.
+#[derive(Debug, Default)]
+struct Placed {
+    /// Nodes with room for its name, and those of them with room for its text.
+    named: usize,
+    whole: usize,
+    /// Size of its text in bytes.
+    text: usize,
+}
+
+/// What the pods of one node name in a namespace.
+#[derive(Debug, Default)]
+struct Room {
+    /// Objects with room, and the bytes that count for them.
+    placed: BTreeMap<Arc<ObjectKey>, usize>,
+    /// Sum of those bytes.
+    used: usize,
+    /// Objects whose text or name waits, with the sizes of their texts.
+    waiting: BTreeMap<Arc<ObjectKey>, usize>,
 }
 
 impl Rooms {
-    /// Gives an object room by its size, replacing its previous room. False if there is too little: it waits.
-    pub(super) fn take(&mut self, node: &str, key: &ObjectKey, size: usize) -> bool {
-        self.leave(node, key);
-        if size < LARGE {
-            return true;
+    /// Gives an object room by the size of its text, replacing its previous room. What has too little waits. Objects
+    /// that every node may read do not count.
+    pub(super) fn take(&mut self, node: &str, key: &Arc<ObjectKey>, text: usize) -> Place {
+        if !is_guarded(key) {
+            return Place::Whole;
         }
-        let rooms = self.0.entry(node.to_owned()).or_default();
-        rooms.entry(key.namespace.clone()).or_default().place(key.clone(), size)
+        let namespace = self.0.entry(key.namespace.clone()).or_default();
+        namespace.nodes.entry(node.to_owned()).or_default();
+        namespace.place(node, key, text)
     }
 
     /// Gives back the room of an object, or ends its waiting.
     pub(super) fn leave(&mut self, node: &str, key: &ObjectKey) {
-        let Some(rooms) = self.0.get_mut(node) else { return };
-        let Some(room) = rooms.get_mut(&key.namespace) else { return };
-        room.waiting.remove(key);
-        room.used -= room.placed.remove(key).unwrap_or_default();
-        if room.placed.is_empty() && room.waiting.is_empty() {
-            rooms.remove(&key.namespace);
+        let Some(namespace) = self.0.get_mut(&key.namespace) else { return };
+        namespace.give_back(node, key);
+        if namespace.nodes.get(node).is_some_and(|room| room.placed.is_empty() && room.waiting.is_empty()) {
+            namespace.nodes.remove(node);
         }
-        if rooms.is_empty() {
-            self.0.remove(node);
+        if namespace.nodes.is_empty() {
+            self.0.remove(&key.namespace);
         }
-    }
-
-    /// Forgets a node.
-    pub(super) fn forget(&mut self, node: &str) {
-        self.0.remove(node);
     }
 
     /// Whether an object waits for room at this node.
     pub(super) fn waits(&self, node: &str, key: &ObjectKey) -> bool {
-        let room = self.0.get(node).and_then(|rooms| rooms.get(&key.namespace));
-        room.is_some_and(|room| room.waiting.contains_key(key))
+        self.room(node, &key.namespace).is_some_and(|room| room.waiting.contains_key(key))
     }
 
-    /// Gives room to those that wait in a namespace, as far as there is some, and returns them.
-    pub(super) fn fill(&mut self, node: &str, namespace: &str) -> Vec<ObjectKey> {
-        let room = self.0.get_mut(node).and_then(|rooms| rooms.get_mut(namespace));
-        let Some(room) = room.filter(|room| !room.waiting.is_empty()) else { return Vec::new() };
-        let waiting = std::mem::take(&mut room.waiting);
-        let placed = waiting.into_iter().filter(|(key, size)| room.place(key.clone(), *size));
-        placed.map(|(key, _)| key).collect()
+    /// Whether anything of a namespace waits for room at this node.
+    pub(super) fn is_short(&self, node: &str, namespace: &str) -> bool {
+        self.room(node, namespace).is_some_and(|room| !room.waiting.is_empty())
+    }
+
+    fn room(&self, node: &str, namespace: &str) -> Option<&Room> {
+        self.0.get(namespace).and_then(|namespace| namespace.nodes.get(node))
+    }
+
+    /// Gives room to those that wait in a namespace, as far as there is some. Returns nodes and objects with more room
+    /// than before.
+    pub(super) fn fill(&mut self, namespace: &str) -> Vec<(String, Arc<ObjectKey>)> {
+        let Some(namespace) = self.0.get_mut(namespace).filter(|namespace| namespace.waiting > 0) else {
+            return Vec::new();
+        };
+        let short = namespace.nodes.iter().filter(|(_, room)| !room.waiting.is_empty());
+        let short: Vec<String> = short.map(|(node, _)| node.clone()).collect();
+        let mut filled = Vec::new();
+        for node in short {
+            filled.extend(namespace.fill(&node).into_iter().map(|key| (node.clone(), key)));
+        }
+        filled
     }
 }
 
-impl Room {
-    /// Places an object, or lets it wait.
-    fn place(&mut self, key: ObjectKey, size: usize) -> bool {
-        let fits = self.used + size <= ROOM;
-        if fits {
-            self.used += size;
-            self.placed.insert(key, size);
+impl Namespace {
+    /// Places an object on a node that has an entry, or lets it wait there.
+    fn place(&mut self, node: &str, key: &Arc<ObjectKey>, text: usize) -> Place {
+        // A limit that has shrunk takes nothing away.
+        let limit = self.limit().max(self.used);
+        self.give_back(node, key);
+        let others = self.used - self.counted(key);
+        let Some(room) = self.nodes.get_mut(node) else { return Place::Nowhere };
+        let used = room.used;
+        let fits = |size: usize| used + size <= NODE && others + size <= limit;
+        let place = if fits(NAME + text) {
+            Place::Whole
+        } else if fits(NAME) {
+            Place::Name
         } else {
-            self.waiting.insert(key, size);
+            Place::Nowhere
+        };
+        if place != Place::Whole {
+            room.waiting.insert(Arc::clone(key), text);
+            self.waiting += 1;
         }
-        fits
+        if place != Place::Nowhere {
+            let size = if place == Place::Whole { NAME + text } else { NAME };
+            room.placed.insert(Arc::clone(key), size);
+            room.used += size;
+            let placed = self.placed.entry(Arc::clone(key)).or_default();
+            placed.named += 1;
+            if place == Place::Whole {
+                (placed.whole, placed.text) = (placed.whole + 1, text);
+            }
+            self.used = others + placed.size();
+        }
+        place
+    }
+
+    fn give_back(&mut self, node: &str, key: &ObjectKey) {
+        let Some(room) = self.nodes.get_mut(node) else { return };
+        let waited = room.waiting.remove(key).is_some();
+        self.waiting -= usize::from(waited);
+        let (Some(size), Some(placed)) = (room.placed.remove(key), self.placed.get_mut(key)) else { return };
+        room.used -= size;
+        self.used -= placed.size();
+        placed.named -= 1;
+        placed.whole -= usize::from(!waited);
+        self.used += placed.size();
+        if placed.named == 0 {
+            self.placed.remove(key);
+        }
+    }
+
+    /// Gives room to those that wait at a node.
+    fn fill(&mut self, node: &str) -> Vec<Arc<ObjectKey>> {
+        let mut filled = Vec::new();
+        if self.is_full(node) {
+            return filled;
+        }
+        let waiting = self.nodes.get(node).map(|room| room.waiting.clone()).unwrap_or_default();
+        for (key, text) in waiting {
+            if self.is_full(node) {
+                break;
+            }
+            let Some(room) = self.nodes.get(node) else { break };
+            let named = room.placed.contains_key(&key);
+            // A quick answer: thousands of large objects may wait for more than there is.
+            if named && room.used + text > NODE {
+                continue;
+            }
+            // A name that waited comes with the text that counts already.
+            let text = if named { text } else { self.counted(&key).saturating_sub(NAME) };
+            let place = self.place(node, &key, text);
+            if place == Place::Whole || (place == Place::Name && !named) {
+                filled.push(key);
+            }
+        }
+        filled
+    }
+
+    /// Whether there is less than the room of a name: thousands that wait are not looked through for it.
+    fn is_full(&self, node: &str) -> bool {
+        self.used + NAME > self.limit() || self.nodes.get(node).is_none_or(|room| room.used + NAME > NODE)
+    }
+
+    fn limit(&self) -> usize {
+        ALL.0 + self.nodes.len() * ALL.1
+    }
+
+    /// Bytes that an object counts in the namespace.
+    fn counted(&self, key: &ObjectKey) -> usize {
+        self.placed.get(key).map_or(0, Placed::size)
+    }
+}
+
+impl Placed {
+    fn size(&self) -> usize {
+        match (self.named, self.whole) {
+            (0, _) => 0,
+            (_, 0) => NAME,
+            _ => NAME + self.text,
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(namespace: &str, name: &str) -> ObjectKey {
-        ObjectKey { kind: "ConfigMap".into(), namespace: namespace.into(), name: name.into() }
-    }
-
-    #[test]
-    fn room_is_of_each_node_and_namespace() {
-        let mut rooms = Rooms::default();
-        assert!(rooms.take("a", &key("n", "all"), ROOM));
-        assert!(!rooms.take("a", &key("n", "more"), LARGE));
-        assert!(rooms.take("a", &key("n", "small"), LARGE - 1), "it does not count");
-        assert!(rooms.take("a", &key("m", "more"), LARGE) && rooms.take("b", &key("n", "more"), LARGE));
-        assert!(rooms.waits("a", &key("n", "more")) && !rooms.waits("b", &key("n", "more")));
-    }
-
-    #[test]
-    fn room_that_comes_back_is_filled() {
-        let mut rooms = Rooms::default();
-        assert!(rooms.take("a", &key("n", "all"), ROOM));
-        for (name, size) in [("v", ROOM / 2), ("w", ROOM), ("x", ROOM / 2), ("y", LARGE)] {
-            assert!(!rooms.take("a", &key("n", name), size));
-        }
-        assert!(rooms.fill("a", "n").is_empty());
-        assert!(rooms.take("a", &key("n", "all"), LARGE), "it has shrunk");
-        assert_eq!(rooms.fill("a", "n"), [key("n", "v"), key("n", "y")], "the others do not fit beside those");
-        rooms.leave("a", &key("n", "v"));
-        assert_eq!(rooms.fill("a", "n"), [key("n", "x")]);
-        assert!(rooms.fill("a", "n").is_empty() && rooms.waits("a", &key("n", "w")));
-    }
-
-    #[test]
-    fn nothing_stays_of_objects_that_went() {
-        let mut rooms = Rooms::default();
-        assert!(rooms.take("a", &key("n", "all"), ROOM) && !rooms.take("a", &key("n", "more"), ROOM));
-        rooms.leave("a", &key("n", "more"));
-        assert!(rooms.take("a", &key("n", "all"), 0));
-        rooms.leave("b", &key("n", "all"));
-        assert!(rooms.0.is_empty());
-        assert!(rooms.take("a", &key("n", "all"), ROOM));
-        rooms.forget("a");
-        assert!(rooms.0.is_empty());
-    }
-}
+mod tests;

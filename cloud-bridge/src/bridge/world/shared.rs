@@ -37,6 +37,8 @@ pub(super) struct User {
 /// Answer of the API to a node's request for the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
+    /// The node has no room for the name. The API was not asked for it, and pods do not wait.
+    Unasked,
     /// The question is under way. Pods wait for it as for the object.
     Asked,
     Admitted,
@@ -74,9 +76,16 @@ impl Shared {
         effects.push(Effect::Watch { key: key.clone(), node: self.reader.clone() });
     }
 
+    /// Requests an object that was not read before, because no node had room for its name.
+    pub(super) fn read_in_name_of(&mut self, node: &str, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
+        node.clone_into(&mut self.reader);
+        self.read_again(round, key, effects);
+    }
+
     /// Makes another node the reader: preferably one that is allowed to read.
     pub(super) fn read_by_another(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
-        let others = || self.users.iter().filter(|(node, _)| **node != self.reader);
+        let users = self.users.iter().filter(|(_, user)| user.standing != Standing::Unasked);
+        let others = || users.clone().filter(|(node, _)| **node != self.reader);
         let with = |standing| others().find(|(_, user)| user.standing == standing);
         let next = with(Standing::Admitted).or_else(|| with(Standing::Asked)).or_else(|| others().next());
         if let Some((next, _)) = next {
@@ -93,14 +102,33 @@ impl Shared {
         }
     }
 
+    /// Whether no node has room for its name: it is not watched, and its value is [`Value::Absent`].
+    pub(super) fn is_unread(&self) -> bool {
+        self.users.values().all(|user| user.standing == Standing::Unasked)
+    }
+
+    /// Size of its text in bytes, as far as it counts.
+    pub(super) fn size(&self) -> usize {
+        if let Value::Present(object) = &self.value { size(object) } else { 0 }
+    }
+
     /// Whether pods of this node still wait for it.
     pub(super) fn is_pending_for(&self, node: &str) -> bool {
-        matches!(self.value, Value::Pending) || self.standing(node) == Some(Standing::Asked)
+        match self.standing(node) {
+            Some(Standing::Unasked) => false,
+            Some(Standing::Asked) => true,
+            _ => matches!(self.value, Value::Pending),
+        }
     }
 
     /// Whether the known state may be older than that of the node.
     pub(super) fn is_late_for(&self, node: &str, round: u64) -> bool {
-        self.told < round || self.standing(node).is_some_and(|standing| standing != Standing::Admitted)
+        match self.standing(node) {
+            // It is as good as missing there.
+            Some(Standing::Unasked) => false,
+            Some(Standing::Admitted) | None => self.told < round,
+            Some(Standing::Asked | Standing::Refused) => true,
+        }
     }
 
     pub(super) fn standing(&self, node: &str) -> Option<Standing> {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 
+use super::objects::warn_without_room;
+use super::room::Place;
 use super::shared::{Shared, Standing, User, Users, Value, is_guarded};
 use super::{Effect, Group, Told, World};
 
@@ -95,29 +97,39 @@ impl World {
         self.shared.get(key).into_iter().flat_map(|shared| shared.users.keys().cloned()).collect()
     }
 
+    /// A pod of the node names the object. Without room for the name, nothing is asked of the API.
     pub(super) fn need(&mut self, node: &str, name: Arc<ObjectKey>, effects: &mut Vec<Effect>) {
-        let key = ObjectKey::clone(&name);
-        let (started, guarded) = (self.round, is_guarded(&key));
-        let mut first = false;
-        let shared = self.shared.entry(name).or_insert_with(|| {
-            first = true;
-            effects.push(Effect::Watch { key: key.clone(), node: node.to_owned() });
-            Shared { value: Value::Pending, users: BTreeMap::new(), reader: node.to_owned(), started, told: 0 }
-        });
-        let user = shared.users.entry(node.to_owned()).or_insert_with(|| {
-            let standing = if guarded { Standing::Asked } else { Standing::Admitted };
-            User { pods: 0, standing }
-        });
-        user.pods += 1;
-        if user.pods > 1 {
+        let known = self.shared.get_mut(&name);
+        if let Some(user) = known.and_then(|shared| shared.users.get_mut(node)) {
+            user.pods += 1;
             return;
         }
-        // For the first user, the watch itself is the check.
-        if guarded && !first {
-            effects.push(Effect::Admit { key, node: node.to_owned() });
-        } else {
-            let set = |object: &Arc<Told>| Effect::Set { node: node.to_owned(), object: Arc::clone(object) };
-            effects.extend(shared.value.objects().map(set));
+        let text = self.shared.get(&name).map_or(0, Shared::size);
+        let short = self.rooms.is_short(node, &name.namespace);
+        let standing = match self.rooms.take(node, &name, text) {
+            Place::Nowhere => Standing::Unasked,
+            _ if is_guarded(&name) => Standing::Asked,
+            _ => Standing::Admitted,
+        };
+        if standing == Standing::Unasked && !short {
+            warn_without_room(node, &name);
+        }
+        let (key, started) = (ObjectKey::clone(&name), self.round);
+        let shared = self.shared.entry(name).or_insert_with(|| {
+            let reader = node.to_owned();
+            Shared { value: Value::Absent, users: BTreeMap::new(), reader, started, told: 0 }
+        });
+        let unread = shared.is_unread();
+        shared.users.insert(node.to_owned(), User { pods: 1, standing });
+        match standing {
+            Standing::Unasked => {}
+            // For the first user, the watch itself is the check.
+            _ if unread => shared.read_in_name_of(node, started, &key, effects),
+            Standing::Asked => effects.push(Effect::Admit { key, node: node.to_owned() }),
+            _ => {
+                let set = |object: &Arc<Told>| Effect::Set { node: node.to_owned(), object: Arc::clone(object) };
+                effects.extend(shared.value.objects().map(set));
+            }
         }
     }
 
@@ -135,6 +147,7 @@ impl World {
             if let Some(shared) = self.shared.get_mut(key)
                 && shared.started < view.round
                 && shared.told == shared.started
+                && !shared.is_unread()
             {
                 shared.started = self.round;
                 effects.push(Effect::Watch { key: ObjectKey::clone(key), node: shared.reader.clone() });
@@ -170,12 +183,17 @@ impl World {
             {
                 shared.value = Value::Absent;
             }
+            if shared.is_unread() {
+                shared.value = Value::Absent;
+                effects.push(Effect::Unwatch { key: ObjectKey::clone(key) });
+                continue;
+            }
             if shared.reader == node {
                 // The API server lets a node read only what its own pods name: continue in another node's name.
                 shared.read_by_another(self.round, key, effects);
             }
         }
         let namespaces: BTreeSet<&str> = refs.iter().map(|key| key.namespace.as_str()).collect();
-        namespaces.into_iter().for_each(|namespace| self.refill(node, namespace, effects));
+        namespaces.into_iter().for_each(|namespace| self.refill(namespace, effects));
     }
 }

@@ -208,8 +208,8 @@ fn g07_what_the_watch_tells_from_before_the_list_is_asked_for() {
 #[test]
 fn g17_what_a_node_asks_about_is_remembered_up_to_a_bound() {
     let mut world = world(&["a"]);
-    for number in 0..MAX_TOMBSTONES + 100 {
+    for number in 0..MAX_BURIED + 100 {
         world.pod_gone("a", &key("Pod", "p"), &number.to_string());
     }
-    assert_eq!(world.nodes["a"].buried.len(), MAX_TOMBSTONES);
+    assert_eq!(world.nodes["a"].buried.len(), MAX_BURIED);
 }

@@ -1,15 +1,17 @@
-//! Large objects that nodes receive.
+//! Room for the objects that pods name.
 
 use super::*;
+
+const NAMES: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
 
 /// A ConfigMap with this many bytes of data.
 fn sized(name: &str, bytes: usize) -> Object {
     Object { body: json!({"data": {"k": "x".repeat(bytes)}}), ..object("ConfigMap", name, name) }
 }
 
-/// An object of which sixteen fit into the room.
+/// An object of which sixteen fit into the room, and one more name.
 fn large(name: &str) -> Object {
-    sized(name, (1 << 20) - 100)
+    sized(name, (1 << 20) - (16 << 10))
 }
 
 /// A node with pods that name one object of almost the whole limit, and one of half the limit, which does not fit.
@@ -36,7 +38,7 @@ fn pods_of_a_node_name_a_bounded_number_of_bytes() {
     assert_eq!(
         words(&world.object_present(object("ConfigMap", "m16", "m16"))),
         ["set a m16 m16"],
-        "small ones do not count"
+        "it has become small"
     );
     assert_eq!(
         words(&world.object_present(large("m16"))),
@@ -109,4 +111,89 @@ fn object_without_room_anywhere_is_dropped() {
     assert!(dropped(&world));
     world.drop_node("a");
     assert!(world.shared.is_empty());
+}
+
+/// A node with a large object, and with a pod that names six more. There is room for four names.
+fn named() -> World {
+    let mut world = world(&["a", "b"]);
+    world.pod_applied(pod("a", "p", &["all"]));
+    world.object_present(almost_all());
+    let effects = world.pod_applied(pod("a", "q", &NAMES));
+    assert_eq!(words(&effects), ["watch x0 for a", "watch x1 for a", "watch x2 for a", "watch x3 for a"]);
+    world
+}
+
+fn almost_all() -> Object {
+    sized("all", (16 << 20) - (60 << 10) - 100)
+}
+
+/// The API says that the four do not exist; returns the effects of the last answer.
+fn nothing_found(world: &mut World) -> Vec<String> {
+    let mut last = Vec::new();
+    for name in &NAMES[..4] {
+        last = words(&world.object_absent(&key("ConfigMap", name)));
+    }
+    last
+}
+
+#[test]
+fn name_without_room_delays_neither_pod_nor_list() {
+    let mut world = named();
+    assert_eq!(nothing_found(&mut world), ["set a q uid-q"]);
+    world.refresh("a", 2);
+    let round = world.round();
+    let effects = world.seed("a", round, vec![pod("a", "p", &["all"]), pod("a", "q", &NAMES)], None);
+    let watched = words(&effects).into_iter().filter(|word| word.starts_with("watch"));
+    assert_eq!(watched.count(), 5, "all that is watched is read again");
+    world.object_present(almost_all());
+    assert_eq!(nothing_found(&mut world), ["listed a 2"]);
+}
+
+#[test]
+fn name_is_asked_for_when_room_comes_back() {
+    let mut world = named();
+    nothing_found(&mut world);
+    assert_eq!(words(&world.pod_applied(pod("b", "r", &["x5"]))), ["watch x5 for b"]);
+    let effects = world.object_present(object("ConfigMap", "x5", "u"));
+    assert_eq!(words(&effects), ["set b x5 u", "set b r uid-r"], "the other node was not admitted");
+    let effects = world.pod_deleted("a", &key("Pod", "p"), "uid-p");
+    let told = ["remove a p uid-p", "withdraw a all all", "unwatch all", "watch x4 for a", "admit x5 for a"];
+    assert_eq!(words(&effects), told);
+    assert_eq!(words(&world.admitted("a", &key("ConfigMap", "x5"))), ["set a x5 u"]);
+}
+
+#[test]
+fn watch_ends_when_no_node_has_room_for_the_name() {
+    let mut world = named();
+    let x5 = key("ConfigMap", "x5");
+    world.pod_applied(pod("b", "r", &["x5"]));
+    world.object_present(object("ConfigMap", "x5", "u"));
+    let effects = world.pod_deleted("b", &key("Pod", "r"), "uid-r");
+    assert_eq!(words(&effects), ["remove b r uid-r", "withdraw b x5 u", "unwatch x5"]);
+    assert_eq!(words(&world.admitted("a", &x5)), [""; 0], "an answer to an earlier question");
+    assert!(!world.not_admitted("a", &x5).1, "it is not asked again");
+    let effects = world.pod_deleted("a", &key("Pod", "p"), "uid-p");
+    assert_eq!(words(&effects)[3..], ["watch x4 for a", "watch x5 for a"]);
+    let effects = world.object_present(object("ConfigMap", "x5", "u"));
+    assert_eq!(words(&effects), ["set a x5 u"], "its pod waits for others");
+}
+
+#[test]
+fn room_of_a_dropped_node_is_for_the_others() {
+    let mut world = world(&["a", "b", "c"]);
+    for node in ["a", "b", "c"] {
+        let map = format!("m-{node}");
+        world.pod_applied(pod(node, &format!("p-{node}"), &[map.as_str()]));
+    }
+    let third = || sized("m-c", 12 << 20);
+    for name in ["m-a", "m-b"] {
+        assert_eq!(words(&world.object_present(sized(name, 12 << 20))).len(), 2);
+    }
+    assert_eq!(words(&world.object_present(third())), ["set c p-c uid-p-c"], "the namespace has no room left");
+    assert_eq!(words(&world.drop_node("a")), ["unwatch m-a", "watch m-c for c"]);
+    assert_eq!(words(&world.object_present(third())), ["set c m-c m-c"]);
+    for node in ["b", "c"] {
+        world.drop_node(node);
+    }
+    assert!(world.shared.is_empty() && !world.rooms.is_short("c", "ns"));
 }
