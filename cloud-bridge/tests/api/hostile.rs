@@ -52,8 +52,8 @@ async fn large_deployments_of_a_namespace_have_a_bounded_room() {
     api.post(&all, deployment("small", 1000)).await.ok();
     let one = api.group_path("apps/v1", "deployments/d0");
     api.patch(&one, MERGE, json!({"metadata": {"labels": {"still": "mine"}}})).await.ok();
-    api.patch(&one, MERGE, json!({"metadata": {"annotations": {"a": "x".repeat(250_000)}}})).await.ok();
-    let larger = json!({"metadata": {"annotations": {"b": "x".repeat(250_000)}}});
+    api.patch(&one, MERGE, json!({"metadata": {"annotations": {"a": "x".repeat(100_000)}}})).await.ok();
+    let larger = json!({"metadata": {"annotations": {"b": "x".repeat(100_000)}}});
     api.patch(&api.group_path("apps/v1", "deployments/d1"), MERGE, larger).await.ok();
     api.delete(&one, Value::Null).await.ok();
     api.post(&all, deployment("more", 1_000_000)).await.ok();
