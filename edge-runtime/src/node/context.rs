@@ -119,6 +119,13 @@ impl Context {
 
 #[cfg(test)]
 impl Context {
+    /// Same as [`Context::for_tests`], in a new folder.
+    pub(super) fn in_a_folder() -> (tempfile::TempDir, Self) {
+        let folder = tempfile::tempdir().unwrap();
+        let cx = Self::for_tests(folder.path());
+        (folder, cx)
+    }
+
     /// A node of the name `n` without pods and link. Its store is in memory, and its folders are below `root`.
     pub(super) fn for_tests(root: &std::path::Path) -> Self {
         use crate::config::{ConfigFile, Overrides};

@@ -192,16 +192,9 @@ impl Messages {
 mod tests {
     use edge_protocol::message::ToCloud;
     use edge_protocol::version::RULES;
-    use tempfile::TempDir;
 
     use super::*;
     use crate::link::LinkHandle;
-
-    fn node() -> (TempDir, Context) {
-        let folder = tempfile::tempdir().unwrap();
-        let cx = Context::for_tests(folder.path());
-        (folder, cx)
-    }
 
     fn given(batch: u64, rows: &[(&str, &str)]) -> Given {
         let row = |(rule, record): &(&str, &str)| MessageRow {
@@ -230,7 +223,7 @@ mod tests {
 
     #[test]
     fn four_messages_of_each_rule_are_under_way() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let link = LinkHandle::for_tests(&cx.paths, &[RULES]);
         cx.link = Some(link.clone());
         let mut messages = Messages::default();
@@ -252,7 +245,7 @@ mod tests {
 
     #[test]
     fn large_message_goes_alone() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         cx.link = Some(LinkHandle::for_tests(&cx.paths, &[RULES]));
         let mut messages = Messages::default();
         messages.connected(&mut cx).unwrap();
@@ -264,7 +257,7 @@ mod tests {
 
     #[test]
     fn message_that_the_link_refuses_is_sent_later() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         cx.link = Some(LinkHandle::for_tests(&cx.paths, &[]));
         let mut messages = Messages::default();
         messages.connected(&mut cx).unwrap();
@@ -279,7 +272,7 @@ mod tests {
 
     #[test]
     fn newest_messages_wait_for_room_on_the_disk() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let mut messages = Messages::default();
         let large = "x".repeat(100_000);
         cx.store.limit(true).unwrap();
@@ -296,7 +289,7 @@ mod tests {
 
     #[test]
     fn batch_of_a_helper_that_went_is_stored_for_nobody() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let mut messages = Messages::default();
         cx.store.limit(true).unwrap();
         let large = "x".repeat(100_000);
@@ -309,7 +302,7 @@ mod tests {
 
     #[test]
     fn running_time_goes_on_over_restarts() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let runs = i64::try_from(cx.mono().0 / 1_000).unwrap();
         let first = Clock::default().now(&cx).unwrap();
         assert!((runs..runs + 60).contains(&first), "{first} s, {runs} s after the boot");

@@ -158,15 +158,8 @@ impl Orders {
 #[cfg(test)]
 mod tests {
     use edge_protocol::message::{Object, ObjectDigest};
-    use tempfile::TempDir;
 
     use super::*;
-
-    fn node() -> (TempDir, Context) {
-        let folder = tempfile::tempdir().unwrap();
-        let cx = Context::for_tests(folder.path());
-        (folder, cx)
-    }
 
     fn key(job: &str) -> ObjectKey {
         ObjectKey { kind: ORDER.to_owned(), namespace: String::new(), name: job.to_owned() }
@@ -200,7 +193,7 @@ mod tests {
 
     #[test]
     fn first_order_is_at_work_and_the_others_are_told_to_wait() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let mut orders = sent(&mut cx, &["a", "b"]);
         for _ in 0..2 {
             orders.step(&mut cx).unwrap();
@@ -212,7 +205,7 @@ mod tests {
 
     #[test]
     fn order_without_a_body_makes_room_for_the_next() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let mut orders = sent(&mut cx, &["gone", "b"]);
         cx.store.write(|writer| writer.delete_object(&key("gone"), "gone")).unwrap();
         orders.step(&mut cx).unwrap();
@@ -221,7 +214,7 @@ mod tests {
 
     #[test]
     fn order_that_changes_or_goes_ends_the_work_on_it_alone() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let mut orders = sent(&mut cx, &["a", "b", "c"]);
         orders.step(&mut cx).unwrap();
         assert!(orders.take(&key("b")) && orders.gone(&key("c")));
@@ -237,7 +230,7 @@ mod tests {
 
     #[test]
     fn only_the_present_helper_is_heard() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let mut orders = sent(&mut cx, &["a"]);
         orders.step(&mut cx).unwrap();
         let end = |number, why: Option<&str>| Heard { number, said: Said::End(why.map(str::to_owned)) };
@@ -254,7 +247,7 @@ mod tests {
 
     #[test]
     fn ended_order_has_no_further_turn() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let mut orders = sent(&mut cx, &["a"]);
         orders.step(&mut cx).unwrap();
         let said = Said::Status(json!({"phase": "Successful"}));

@@ -38,17 +38,10 @@ mod tests {
     use std::rc::Rc;
 
     use serde_json::{Value, json};
-    use tempfile::TempDir;
 
     use super::*;
     use crate::pod::ports::Protocol;
     use crate::pod::record::{ConditionMark, Deletion, PodRecord, Sandbox, SandboxState, Terminal};
-
-    fn node() -> (TempDir, Context) {
-        let folder = tempfile::tempdir().unwrap();
-        let cx = Context::for_tests(folder.path());
-        (folder, cx)
-    }
 
     fn ready() -> Sandbox {
         Sandbox { state: SandboxState::Ready { since: jiff::Timestamp::UNIX_EPOCH }, ..Sandbox::default() }
@@ -63,7 +56,7 @@ mod tests {
 
     #[test]
     fn pod_is_there_from_its_sandbox_to_its_end() {
-        let (_folder, cx) = node();
+        let (_folder, cx) = Context::in_a_folder();
         let mut entry = entry(json!({"containers": []}));
         assert!(local_pod(&cx, &entry).is_some());
         entry.record.sandbox.state = SandboxState::Preparing;
@@ -78,7 +71,7 @@ mod tests {
 
     #[test]
     fn pod_on_the_nodes_network_has_the_nodes_addresses() {
-        let (_folder, mut cx) = node();
+        let (_folder, mut cx) = Context::in_a_folder();
         let entry = entry(json!({"containers": [], "hostNetwork": true}));
         assert_eq!(local_pod(&cx, &entry), None);
         cx.host.host_ips = vec!["192.0.2.1".parse().unwrap()];
@@ -87,7 +80,7 @@ mod tests {
 
     #[test]
     fn readiness_is_the_condition_and_deletion_ends_it() {
-        let (_folder, cx) = node();
+        let (_folder, cx) = Context::in_a_folder();
         let mut entry = entry(json!({"containers": []}));
         let state = |entry: &Entry| local_pod(&cx, entry).map(|pod| (pod.ready, pod.terminating));
         assert_eq!(state(&entry), Some((false, false)), "no condition yet");
@@ -103,7 +96,7 @@ mod tests {
 
     #[test]
     fn named_ports_are_those_of_containers_that_last() {
-        let (_folder, cx) = node();
+        let (_folder, cx) = Context::in_a_folder();
         let port = |name: &str, number: u32| json!({"name": name, "containerPort": number});
         let entry = entry(json!({
             "initContainers": [
