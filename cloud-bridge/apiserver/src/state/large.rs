@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::memory;
+use super::memory::{self, Metadata};
 use crate::auth::node::references;
 use crate::codec::bounds;
 use crate::storage::{ChangeKind, LEASES, Store, StoreError, Stored};
@@ -18,7 +18,7 @@ const ROOM: usize = 16 << 20;
 /// Size from which the JSON of an object counts.
 const LARGE: usize = 64 << 10;
 /// Memory that the kept fields of each object may take without being counted.
-const FREE: usize = 32 << 10;
+const FREE: usize = 40 << 10;
 /// Smaller objects are not looked at when the program starts.
 const SMALL: usize = 1 << 10;
 /// Maximum size of a Lease, whose JSON is kept with its history, and of its managedFields.
@@ -34,6 +34,15 @@ const UNBOUNDED: [&str; 5] = [
     "cronjobs.batch",
     "statefulsets.apps",
     "daemonsets.apps",
+];
+/// Kinds whose controllers keep few annotations.
+const WORKLOADS: [&str; 6] = [
+    "replicationcontrollers",
+    "statefulsets.apps",
+    "daemonsets.apps",
+    "controllerrevisions.apps",
+    "jobs.batch",
+    "cronjobs.batch",
 ];
 /// The Leases of nodes, which are as many as these.
 const NODE_LEASES: &str = "kube-node-lease";
@@ -138,10 +147,19 @@ fn counted(storage: &str, namespace: &str, object: &Value) -> usize {
     if storage == LEASES {
         return if namespace == NODE_LEASES { 0 } else { bytes };
     }
-    let memory = memory::of(object, storage == PODS);
+    let memory = memory::of(object, metadata(storage));
     let memory = if UNBOUNDED.contains(&storage) { memory.max(EACH) } else { memory.saturating_sub(FREE) };
     let large = if bytes < LARGE { 0 } else { bytes };
     large.saturating_add(memory)
+}
+
+/// What is kept of the metadata of objects of this storage.
+fn metadata(storage: &str) -> Metadata {
+    match storage {
+        PODS => Metadata::Pod,
+        _ if WORKLOADS.contains(&storage) => Metadata::Workload,
+        _ => Metadata::Whole,
+    }
 }
 
 /// Number of different objects that a pod names.
@@ -202,6 +220,52 @@ mod tests {
         assert!(large.used().is_empty());
     }
 
+    /// Objects as charts make them, and how many a namespace may need.
+    fn usual_objects() -> [(&'static str, Value, usize); 4] {
+        let labels = |count: usize| -> Value {
+            let label = |at: usize| (format!("app.kubernetes.io/label-{at}"), json!("backend-production"));
+            (0..count).map(label).collect::<serde_json::Map<_, _>>().into()
+        };
+        let owners = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "backend-production",
+            "uid": "0b0c6c8e-5d5c-4d0c-9f53-1f7a6d1f8b0a", "controller": true, "blockOwnerDeletion": true}]);
+        let toleration = json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"});
+        let field =
+            json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["edge-node-00001"]}]}]);
+        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": field}});
+        let pod = json!({
+            "metadata": {"labels": labels(12), "ownerReferences": owners},
+            "spec": {"tolerations": vec![toleration; 14], "affinity": {"nodeAffinity": required}, "hostNetwork": true,
+                "nodeSelector": {"kubernetes.io/os": "linux"}, "securityContext": {"runAsUser": 1, "fsGroup": 1},
+                "imagePullSecrets": [{"name": "registry"}], "serviceAccountName": "backend", "priority": 0,
+                "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler", "restartPolicy": "Always"},
+        });
+        let applied = json!({"kubectl.kubernetes.io/last-applied-configuration": "x".repeat(2_000)});
+        let selector = json!({"matchLabels": labels(3)});
+        let template = json!({"metadata": {"labels": labels(16)}});
+        let cron_job = json!({
+            "metadata": {"labels": labels(8), "annotations": applied},
+            "spec": {"schedule": "*/5 * * * *", "concurrencyPolicy": "Forbid", "suspend": false,
+                "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1},
+        });
+        let set = json!({
+            "metadata": {"labels": labels(16), "annotations": applied, "ownerReferences": owners},
+            "spec": {"replicas": 3, "selector": selector, "template": template},
+        });
+        let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "8Gi"}}, "volumeMode": "Filesystem"}});
+        let stateful = json!({
+            "metadata": {"labels": labels(8), "annotations": applied},
+            "spec": {"serviceName": "backend", "selector": selector, "volumeClaimTemplates": [claim],
+                "template": {"metadata": {"labels": labels(8)}}},
+        });
+        [
+            (PODS, pod, 10_000),
+            ("replicasets.apps", set, 3_000),
+            ("cronjobs.batch", cron_job, 2_000),
+            ("statefulsets.apps", stateful, 1_000),
+        ]
+    }
+
     #[test]
     fn fields_that_are_kept_count_beyond_those_of_a_usual_object() {
         let requirements = |count: usize| vec![json!({"key": "a", "operator": "Exists"}); count];
@@ -218,6 +282,10 @@ mod tests {
         });
         assert_eq!((counted("replicasets.apps", "n", &usual), counted("pods", "n", &usual)), (0, 0));
         assert_eq!(counted("cronjobs.batch", "n", &json!({})), EACH, "their number is bounded, too");
+        for (storage, object, count) in usual_objects() {
+            let all = counted(storage, "n", &object).saturating_mul(count);
+            assert!(all <= ROOM, "{count} {storage}: {all}");
+        }
         let budget = json!({"spec": {"selector": {"matchExpressions": requirements(1_500)}}});
         let counts = counted("poddisruptionbudgets.policy", "n", &budget);
         assert!((1 << 20..2 << 20).contains(&counts), "{counts}");
@@ -265,6 +333,7 @@ mod tests {
         let served = crate::kinds::resources();
         let is_served = |storage: &&str| served.iter().any(|one| one.storage == **storage && one.namespaced);
         assert_eq!(KEPT.iter().filter(|storage| !is_served(storage)).collect::<Vec<_>>(), [&""; 0]);
+        assert!(WORKLOADS.iter().chain(&UNBOUNDED).all(|storage| KEPT.contains(storage)));
         assert!(!LargeObjects::keeps("configmaps"), "pods name those, and are asked elsewhere");
     }
 }
