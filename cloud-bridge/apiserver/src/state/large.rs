@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::memory::{self, Metadata};
 use crate::auth::node::references;
 use crate::codec::bounds;
-use crate::storage::{ChangeKind, LEASES, Store, StoreError, Stored};
+use crate::storage::{ChangeKind, LEASES, Store, StoreError};
 use apimachinery::key::ObjectKey;
 
 /// Bytes of the large objects of one namespace.
@@ -81,8 +81,7 @@ impl LargeObjects {
         for storage in KEPT {
             let least = if UNBOUNDED.contains(&storage) || storage == LEASES { 0 } else { SMALL };
             store.each_large(storage, least, |key, body| {
-                let object = Stored::new(key.clone(), 0, body.to_vec());
-                put(&mut self.used(), storage, key, counted(storage, &key.namespace, object.value()));
+                put(&mut self.used(), storage, key, counted_text(storage, &key.namespace, body));
             })?;
         }
         let used = Arc::clone(&self.0);
@@ -147,10 +146,24 @@ fn counted(storage: &str, namespace: &str, object: &Value) -> usize {
     if storage == LEASES {
         return if namespace == NODE_LEASES { 0 } else { bytes };
     }
-    let memory = memory::of(object, metadata(storage));
-    let memory = if UNBOUNDED.contains(&storage) { memory.max(EACH) } else { memory.saturating_sub(FREE) };
     let large = if bytes < LARGE { 0 } else { bytes };
-    large.saturating_add(memory)
+    large.saturating_add(counted_memory(storage, memory::of(object, metadata(storage))))
+}
+
+/// What an object counts whose fields take this memory, beside its JSON.
+fn counted_memory(storage: &str, memory: usize) -> usize {
+    if UNBOUNDED.contains(&storage) { memory.max(EACH) } else { memory.saturating_sub(FREE) }
+}
+
+/// The same as [`counted`], of the JSON. There may be a hundred thousand when the program starts: small ones are not made
+/// values.
+fn counted_text(storage: &str, namespace: &str, body: &[u8]) -> usize {
+    // The approximate size of a value may be twice that of its text.
+    if storage != LEASES && body.len() < LARGE / 4 {
+        let mut text = serde_json::Deserializer::from_slice(body);
+        return counted_memory(storage, memory::of(&mut text, metadata(storage)));
+    }
+    counted(storage, namespace, &serde_json::from_slice(body).unwrap_or_default())
 }
 
 /// What is kept of the metadata of objects of this storage.
@@ -283,12 +296,24 @@ mod tests {
         assert_eq!((counted("replicasets.apps", "n", &usual), counted("pods", "n", &usual)), (0, 0));
         assert_eq!(counted("cronjobs.batch", "n", &json!({})), EACH, "their number is bounded, too");
         for (storage, object, count) in usual_objects() {
-            let all = counted(storage, "n", &object).saturating_mul(count);
-            assert!(all <= ROOM, "{count} {storage}: {all}");
+            let one = counted(storage, "n", &object);
+            assert!(one.saturating_mul(count) <= ROOM, "{count} {storage}: {one}");
+            assert_eq!(counted_text(storage, "n", object.to_string().as_bytes()), one);
         }
         let budget = json!({"spec": {"selector": {"matchExpressions": requirements(1_500)}}});
         let counts = counted("poddisruptionbudgets.policy", "n", &budget);
         assert!((1 << 20..2 << 20).contains(&counts), "{counts}");
+        for list in [1, 100, 600, 1_500, 5_000] {
+            let budget = json!({"spec": {"selector": {"matchExpressions": requirements(list)}, "a": vec![1; list]}});
+            let text = budget.to_string();
+            for storage in ["poddisruptionbudgets.policy", PODS, LEASES] {
+                assert_eq!(
+                    counted_text(storage, "n", text.as_bytes()),
+                    counted(storage, "n", &budget),
+                    "{list} {storage}"
+                );
+            }
+        }
         let large = LargeObjects::default();
         let admit = |storage: &str| large.admit(storage, "n", &budget, None);
         for name in 0.. {
