@@ -30,7 +30,7 @@ impl Shares {
     }
 
     /// Takes a share; `None` if the flow or all flows have too much. A flow without a share may exceed its part at
-    /// once, because some answers are larger than that.
+    /// once, because some answers are larger than that. A share of nothing is never refused.
     pub fn take(self: &Arc<Self>, flow: &Flow, amount: usize) -> Option<Share> {
         let mut share = Share { shares: Arc::clone(self), flow: flow.clone(), amount: 0 };
         share.grow(amount).then_some(share)
@@ -51,7 +51,7 @@ impl Shares {
     }
 
     fn add(&self, flow: &Flow, own: usize, amount: usize) -> bool {
-        let Some(name) = flow.name() else { return true };
+        let Some(name) = flow.name().filter(|_| amount > 0) else { return true };
         let mut taken = self.taken();
         if !self.fits(&taken, flow, own, amount) {
             return false;
@@ -133,5 +133,15 @@ mod tests {
         assert!(large.grow(49) && !large.grow(1) && shares.take(&flow("eve"), 1).is_none());
         assert!(!shares.has(&flow("eve"), 1) && shares.has(&flow("bob"), 10));
         assert!(shares.take(&flow("bob"), 10).is_some());
+    }
+
+    #[test]
+    fn share_of_nothing_is_not_refused_and_leaves_nothing() {
+        let shares = Shares::new(100, 10);
+        let mut large = shares.take(&flow("eve"), 50).unwrap();
+        assert!(large.grow(0), "a large answer that encoding does not make larger");
+        assert!(shares.take(&flow("eve"), 0).is_some(), "a watch during a large answer");
+        drop((large, shares.take(&flow("bob"), 0)));
+        assert!(shares.taken().flows.is_empty());
     }
 }

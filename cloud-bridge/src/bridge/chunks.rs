@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use kubelet_api::backend::BackendError;
 
+use super::stream_memory::CREDIT;
+
 /// Maximum bytes that a reader gets at once. The node gets credit for them while the reader still has them.
 const PIECE: usize = 16 << 10;
 
@@ -27,9 +29,26 @@ impl State {
             return Some(Some(Ok(self.bytes.drain(..PIECE).collect::<Vec<u8>>().into())));
         }
         if !self.bytes.is_empty() {
-            return Some(Some(Ok(std::mem::take(&mut self.bytes).into())));
+            let mut rest = std::mem::take(&mut self.bytes);
+            // Its reader may keep it long, and more comes meanwhile.
+            rest.shrink_to_fit();
+            return Some(Some(Ok(rest.into())));
         }
         Some(self.end.as_mut()?.take().map(Err))
+    }
+
+    /// Adds bytes, with no more room than for what the node has credit for.
+    fn add(&mut self, data: Vec<u8>) {
+        let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
+        if length == 0 {
+            self.bytes = data;
+            return;
+        }
+        let needed = length + data.len();
+        if needed > capacity {
+            self.bytes.reserve_exact(needed.max(CREDIT.min(2 * capacity)) - length);
+        }
+        self.bytes.extend(data);
     }
 }
 
@@ -48,13 +67,7 @@ impl ChunkSender {
         if Arc::strong_count(&self.0) == 1 {
             return false;
         }
-        self.change(|state| {
-            if state.bytes.is_empty() {
-                state.bytes = data;
-            } else {
-                state.bytes.extend(data);
-            }
-        });
+        self.change(|state| state.add(data));
         true
     }
 
@@ -125,6 +138,18 @@ mod tests {
         assert_eq!(next().unwrap().unwrap(), [7_u8, 7][..]);
         assert_eq!(next().unwrap().unwrap_err().to_string(), "broken");
         assert!(next().is_none() && next().is_none());
+    }
+
+    #[test]
+    fn bytes_take_no_more_memory_than_their_credit() {
+        let (sender, mut chunks) = Chunks::new();
+        let sent = [vec![1_u8; 40_000], vec![2], vec![3; 25_000]];
+        assert!(sent.iter().all(|part| sender.send(part.clone())));
+        assert!(lock(&chunks.0).bytes.capacity() <= CREDIT);
+        let mut next = || Vec::<u8>::from(chunks.recv().now_or_never().unwrap().unwrap().unwrap());
+        let pieces = [next(), next(), next(), next()];
+        assert!(pieces.concat() == sent.concat(), "in order");
+        assert!(pieces.iter().all(|piece| piece.capacity() <= PIECE), "the last one, too");
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ const STREAMS: (usize, usize) = (48 << 20, 12 << 20);
 /// Maximum bytes that may wait for a node's credit, per stream: as much as the node takes at once.
 pub(super) const ROOM: usize = CREDIT;
 /// Bytes on the way in one direction before they are read.
-const CREDIT: usize = 64 << 10;
+pub(super) const CREDIT: usize = 64 << 10;
 const _: () = assert!(CREDIT as u64 == INITIAL_CREDIT);
 
 /// Bytes that a stream can hold at the bridge, beside the piece or record (32 KiB) that is being passed on.

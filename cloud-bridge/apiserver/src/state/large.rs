@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::memory;
+use super::memory::{self, Metadata};
 use crate::auth::node::references;
 use crate::codec::bounds;
-use crate::storage::{ChangeKind, LEASES, Store, StoreError, Stored};
+use crate::storage::{ChangeKind, LEASES, Store, StoreError};
 use apimachinery::key::ObjectKey;
 
 /// Bytes of the large objects of one namespace.
@@ -18,7 +18,7 @@ const ROOM: usize = 16 << 20;
 /// Size from which the JSON of an object counts.
 const LARGE: usize = 64 << 10;
 /// Memory that the kept fields of each object may take without being counted.
-const FREE: usize = 32 << 10;
+const FREE: usize = 40 << 10;
 /// Smaller objects are not looked at when the program starts.
 const SMALL: usize = 1 << 10;
 /// Maximum size of a Lease, whose JSON is kept with its history, and of its managedFields.
@@ -34,6 +34,15 @@ const UNBOUNDED: [&str; 5] = [
     "cronjobs.batch",
     "statefulsets.apps",
     "daemonsets.apps",
+];
+/// Kinds whose controllers keep few annotations.
+const WORKLOADS: [&str; 6] = [
+    "replicationcontrollers",
+    "statefulsets.apps",
+    "daemonsets.apps",
+    "controllerrevisions.apps",
+    "jobs.batch",
+    "cronjobs.batch",
 ];
 /// The Leases of nodes, which are as many as these.
 const NODE_LEASES: &str = "kube-node-lease";
@@ -72,8 +81,7 @@ impl LargeObjects {
         for storage in KEPT {
             let least = if UNBOUNDED.contains(&storage) || storage == LEASES { 0 } else { SMALL };
             store.each_large(storage, least, |key, body| {
-                let object = Stored::new(key.clone(), 0, body.to_vec());
-                put(&mut self.used(), storage, key, counted(storage, &key.namespace, object.value()));
+                put(&mut self.used(), storage, key, counted_text(storage, &key.namespace, body));
             })?;
         }
         let used = Arc::clone(&self.0);
@@ -138,10 +146,33 @@ fn counted(storage: &str, namespace: &str, object: &Value) -> usize {
     if storage == LEASES {
         return if namespace == NODE_LEASES { 0 } else { bytes };
     }
-    let memory = memory::of(object, storage == PODS);
-    let memory = if UNBOUNDED.contains(&storage) { memory.max(EACH) } else { memory.saturating_sub(FREE) };
     let large = if bytes < LARGE { 0 } else { bytes };
-    large.saturating_add(memory)
+    large.saturating_add(counted_memory(storage, memory::of(object, metadata(storage))))
+}
+
+/// What an object counts whose fields take this memory, beside its JSON.
+fn counted_memory(storage: &str, memory: usize) -> usize {
+    if UNBOUNDED.contains(&storage) { memory.max(EACH) } else { memory.saturating_sub(FREE) }
+}
+
+/// The same as [`counted`], of the JSON. There may be a hundred thousand when the program starts: small ones are not made
+/// values.
+fn counted_text(storage: &str, namespace: &str, body: &[u8]) -> usize {
+    // The approximate size of a value may be twice that of its text.
+    if storage != LEASES && body.len() < LARGE / 4 {
+        let mut text = serde_json::Deserializer::from_slice(body);
+        return counted_memory(storage, memory::of(&mut text, metadata(storage)));
+    }
+    counted(storage, namespace, &serde_json::from_slice(body).unwrap_or_default())
+}
+
+/// What is kept of the metadata of objects of this storage.
+fn metadata(storage: &str) -> Metadata {
+    match storage {
+        PODS => Metadata::Pod,
+        _ if WORKLOADS.contains(&storage) => Metadata::Workload,
+        _ => Metadata::Whole,
+    }
 }
 
 /// Number of different objects that a pod names.
@@ -202,6 +233,52 @@ mod tests {
         assert!(large.used().is_empty());
     }
 
+    /// Objects as charts make them, and how many a namespace may need.
+    fn usual_objects() -> [(&'static str, Value, usize); 4] {
+        let labels = |count: usize| -> Value {
+            let label = |at: usize| (format!("app.kubernetes.io/label-{at}"), json!("backend-production"));
+            (0..count).map(label).collect::<serde_json::Map<_, _>>().into()
+        };
+        let owners = json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "backend-production",
+            "uid": "0b0c6c8e-5d5c-4d0c-9f53-1f7a6d1f8b0a", "controller": true, "blockOwnerDeletion": true}]);
+        let toleration = json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"});
+        let field =
+            json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["edge-node-00001"]}]}]);
+        let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": field}});
+        let pod = json!({
+            "metadata": {"labels": labels(12), "ownerReferences": owners},
+            "spec": {"tolerations": vec![toleration; 14], "affinity": {"nodeAffinity": required}, "hostNetwork": true,
+                "nodeSelector": {"kubernetes.io/os": "linux"}, "securityContext": {"runAsUser": 1, "fsGroup": 1},
+                "imagePullSecrets": [{"name": "registry"}], "serviceAccountName": "backend", "priority": 0,
+                "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler", "restartPolicy": "Always"},
+        });
+        let applied = json!({"kubectl.kubernetes.io/last-applied-configuration": "x".repeat(2_000)});
+        let selector = json!({"matchLabels": labels(3)});
+        let template = json!({"metadata": {"labels": labels(16)}});
+        let cron_job = json!({
+            "metadata": {"labels": labels(8), "annotations": applied},
+            "spec": {"schedule": "*/5 * * * *", "concurrencyPolicy": "Forbid", "suspend": false,
+                "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1},
+        });
+        let set = json!({
+            "metadata": {"labels": labels(16), "annotations": applied, "ownerReferences": owners},
+            "spec": {"replicas": 3, "selector": selector, "template": template},
+        });
+        let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "8Gi"}}, "volumeMode": "Filesystem"}});
+        let stateful = json!({
+            "metadata": {"labels": labels(8), "annotations": applied},
+            "spec": {"serviceName": "backend", "selector": selector, "volumeClaimTemplates": [claim],
+                "template": {"metadata": {"labels": labels(8)}}},
+        });
+        [
+            (PODS, pod, 10_000),
+            ("replicasets.apps", set, 3_000),
+            ("cronjobs.batch", cron_job, 2_000),
+            ("statefulsets.apps", stateful, 1_000),
+        ]
+    }
+
     #[test]
     fn fields_that_are_kept_count_beyond_those_of_a_usual_object() {
         let requirements = |count: usize| vec![json!({"key": "a", "operator": "Exists"}); count];
@@ -218,9 +295,25 @@ mod tests {
         });
         assert_eq!((counted("replicasets.apps", "n", &usual), counted("pods", "n", &usual)), (0, 0));
         assert_eq!(counted("cronjobs.batch", "n", &json!({})), EACH, "their number is bounded, too");
+        for (storage, object, count) in usual_objects() {
+            let one = counted(storage, "n", &object);
+            assert!(one.saturating_mul(count) <= ROOM, "{count} {storage}: {one}");
+            assert_eq!(counted_text(storage, "n", object.to_string().as_bytes()), one);
+        }
         let budget = json!({"spec": {"selector": {"matchExpressions": requirements(1_500)}}});
         let counts = counted("poddisruptionbudgets.policy", "n", &budget);
         assert!((1 << 20..2 << 20).contains(&counts), "{counts}");
+        for list in [1, 100, 600, 1_500, 5_000] {
+            let budget = json!({"spec": {"selector": {"matchExpressions": requirements(list)}, "a": vec![1; list]}});
+            let text = budget.to_string();
+            for storage in ["poddisruptionbudgets.policy", PODS, LEASES] {
+                assert_eq!(
+                    counted_text(storage, "n", text.as_bytes()),
+                    counted(storage, "n", &budget),
+                    "{list} {storage}"
+                );
+            }
+        }
         let large = LargeObjects::default();
         let admit = |storage: &str| large.admit(storage, "n", &budget, None);
         for name in 0.. {
@@ -265,6 +358,7 @@ mod tests {
         let served = crate::kinds::resources();
         let is_served = |storage: &&str| served.iter().any(|one| one.storage == **storage && one.namespaced);
         assert_eq!(KEPT.iter().filter(|storage| !is_served(storage)).collect::<Vec<_>>(), [&""; 0]);
+        assert!(WORKLOADS.iter().chain(&UNBOUNDED).all(|storage| KEPT.contains(storage)));
         assert!(!LargeObjects::keeps("configmaps"), "pods name those, and are asked elsewhere");
     }
 }

@@ -10,8 +10,10 @@ use crate::codec::parse::{FIELD_COST, OBJECT_COST, VALUE_COST};
 
 /// Weights, in eighths of a value. Most of what is kept is one value.
 const VALUE: usize = 8;
-/// Labels have an index and several keepers.
-const LABELS: usize = 6 * VALUE;
+/// Labels of pods have an index and several keepers.
+const POD_LABELS: usize = 6 * VALUE;
+/// Those of other objects, and of templates, have two keepers at most.
+const LABELS: usize = 2 * VALUE;
 /// A claim that a pod uses is found from both.
 const CLAIMS: usize = 3 * VALUE;
 /// Each of these short texts becomes a requirement of its own.
@@ -22,11 +24,20 @@ const ADDRESSES: usize = 3;
 /// Containers of a pod. Nodes get their JSON.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
+/// What is kept of an object's metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Metadata {
+    Pod,
+    /// No annotations: a controller needs few of them.
+    Workload,
+    Whole,
+}
+
 /// Approximate memory in bytes of the kept fields of an object: a `&Value`, or a deserializer of its JSON. 0 if it is not
-/// JSON. Of pods nothing keeps the annotations.
-pub(crate) fn of<'de>(object: impl Deserializer<'de>, is_pod: bool) -> usize {
+/// JSON.
+pub(crate) fn of<'de>(object: impl Deserializer<'de>, metadata: Metadata) -> usize {
     let mut eighths = 0;
-    match (Counted { part: Part::Object { is_pod }, eighths: &mut eighths }).deserialize(object) {
+    match (Counted { part: Part::Object(metadata), eighths: &mut eighths }).deserialize(object) {
         Ok(()) => eighths / VALUE,
         Err(_) => 0,
     }
@@ -35,12 +46,8 @@ pub(crate) fn of<'de>(object: impl Deserializer<'de>, is_pod: bool) -> usize {
 /// Where a value is in the object.
 #[derive(Clone, Copy)]
 enum Part {
-    Object {
-        is_pod: bool,
-    },
-    Metadata {
-        is_pod: bool,
-    },
+    Object(Metadata),
+    Metadata(Metadata),
     Spec,
     Volumes,
     Containers,
@@ -56,19 +63,20 @@ impl Part {
     /// The part to which the value of a field belongs.
     fn field(self, name: &str) -> Self {
         match (self, name) {
-            (Self::Object { is_pod }, "metadata") => Self::Metadata { is_pod },
-            (Self::Object { .. }, "spec") => Self::Spec,
-            (Self::Object { .. }, "rules" | "subjects") => Self::Kept(VALUE),
-            (Self::Object { .. }, "subsets") => Self::Kept(ADDRESSES),
-            (Self::Metadata { .. }, "labels") => Self::Kept(LABELS),
-            (Self::Metadata { is_pod: false }, "annotations") => Self::Kept(VALUE),
-            (Self::Metadata { .. }, "ownerReferences" | "finalizers") => Self::Kept(VALUE),
+            (Self::Object(metadata), "metadata") => Self::Metadata(metadata),
+            (Self::Object(_), "spec") => Self::Spec,
+            (Self::Object(_), "rules" | "subjects") => Self::Kept(VALUE),
+            (Self::Object(_), "subsets") => Self::Kept(ADDRESSES),
+            (Self::Metadata(Metadata::Pod), "labels") => Self::Kept(POD_LABELS),
+            (Self::Metadata(_), "labels") => Self::Kept(LABELS),
+            (Self::Metadata(Metadata::Whole), "annotations") => Self::Kept(VALUE),
+            (Self::Metadata(_), "ownerReferences" | "finalizers") => Self::Kept(VALUE),
             (Self::Spec, "volumes") => Self::Volumes,
             (Self::Spec, "template") => Self::Template,
-            (Self::Spec, "jobTemplate") => Self::Dropped,
+            (Self::Spec, "jobTemplate" | "volumeClaimTemplates") => Self::Dropped,
             (Self::Spec, name) if CONTAINERS.contains(&name) => Self::Containers,
             (Self::Spec, _) => Self::Kept(VALUE),
-            (Self::Template, "metadata") => Self::Metadata { is_pod: true },
+            (Self::Template, "metadata") => Self::Metadata(Metadata::Workload),
             (Self::Template, "spec") => Self::TemplateSpec,
             (Self::TemplateSpec, "tolerations" | "affinity" | "nodeSelector") => Self::Kept(TYPED),
             (Self::Volumes, "persistentVolumeClaim") => Self::Kept(CLAIMS),
@@ -186,8 +194,8 @@ mod tests {
 
     fn both(object: &Value) -> usize {
         let text = object.to_string();
-        let bytes = of(object, false);
-        assert_eq!(of(&mut serde_json::Deserializer::from_str(&text), false), bytes, "{text}");
+        let bytes = of(object, Metadata::Whole);
+        assert_eq!(of(&mut serde_json::Deserializer::from_str(&text), Metadata::Whole), bytes, "{text}");
         bytes
     }
 
@@ -210,18 +218,17 @@ mod tests {
         let ports = |count: usize| both(&json!({"spec": {"containers": [{"ports": list(count)}]}}));
         assert_eq!(ports(5) - ports(1), own);
         let labels = |of: &Value| both(&json!({"spec": {"template": {"metadata": {"labels": of}}}}));
-        assert_eq!(labels(&json!({"a": "b"})) - labels(&json!({})), 6 * (FIELD_COST + VALUE_COST + 2));
+        assert_eq!(labels(&json!({"a": "b"})) - labels(&json!({})), 2 * (FIELD_COST + VALUE_COST + 2));
         let wishes = |count: usize| both(&json!({"spec": {"template": {"spec": {"tolerations": list(count)}}}}));
         assert_eq!(wishes(5) - wishes(1), own);
         let noted = json!({"metadata": {"annotations": {"a": "b"}}});
         assert_eq!(
-            (both(&noted), of(&noted, true)),
-            (OBJECT_COST + 2 * FIELD_COST + VALUE_COST + "annotationsab".len(), 0)
+            (both(&noted), of(&noted, Metadata::Pod), of(&noted, Metadata::Workload)),
+            (OBJECT_COST + 2 * FIELD_COST + VALUE_COST + "annotationsab".len(), 0, 0)
         );
-        assert_eq!(
-            both(&json!({"metadata": {"labels": {"a": "b"}}})),
-            6 * (OBJECT_COST + 2 * FIELD_COST + VALUE_COST + "labelsab".len())
-        );
+        let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+        let label = OBJECT_COST + 2 * FIELD_COST + VALUE_COST + "labelsab".len();
+        assert_eq!((both(&labelled), of(&labelled, Metadata::Pod)), (2 * label, 6 * label));
         assert!(both(&json!({"rules": list(2)})) > 2 * own && both(&json!({"subsets": list(2)})) > own / 2);
     }
 
@@ -231,13 +238,16 @@ mod tests {
         let object = json!({
             "kind": "Pod",
             "metadata": {"name": "a", "managedFields": much},
-            "spec": {"containers": much, "template": {"spec": {"containers": much}}, "jobTemplate": {"a": much}, "volumes": [{"name": "v", "projected": {"sources": much}}]},
+            "spec": {"containers": much, "template": {"spec": {"containers": much}}, "jobTemplate": {"a": much}, "volumeClaimTemplates": much, "volumes": [{"name": "v", "projected": {"sources": much}}]},
             "status": {"conditions": much},
             "data": {"a": much},
         });
         assert_eq!(both(&object), 0);
         assert_eq!(
-            (of(json!(["a"]), false), of(&mut serde_json::Deserializer::from_str("{\"spec\": {\"a\": "), false)),
+            (
+                of(json!(["a"]), Metadata::Whole),
+                of(&mut serde_json::Deserializer::from_str("{\"spec\": {\"a\": "), Metadata::Whole)
+            ),
             (0, 0)
         );
     }
