@@ -12,8 +12,12 @@ use super::shared::is_guarded;
 const NODE: usize = 16 << 20;
 /// Limit in bytes of what all pods of a namespace name, and what each node with such pods adds to it.
 const ALL: (usize, usize) = (24 << 20, 64 << 10);
-/// Bytes that a name counts, whether its object exists or not: a watch has a task, a client and an open request.
-const NAME: usize = 12 << 10;
+/// Bytes that a name counts, whether its object exists or not: a watch has a task, a client and an open request (12 KiB),
+/// and [`SMALL`].
+const NAME: usize = 14 << 10;
+/// Bytes of text that count with the name. All names of a namespace have their room before the first text is read, for
+/// example after a restart. If they took all of it, no object would have room, not even `kube-root-ca.crt`.
+const SMALL: usize = 2 << 10;
 
 /// Room that an object has on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +131,7 @@ impl Namespace {
         let Some(room) = self.nodes.get_mut(node) else { return Place::Nowhere };
         let used = room.used;
         let fits = |size: usize| used + size <= NODE && others + size <= limit;
-        let place = if fits(NAME + text) {
+        let place = if fits(size(text)) {
             Place::Whole
         } else if fits(NAME) {
             Place::Name
@@ -139,7 +143,7 @@ impl Namespace {
             self.waiting += 1;
         }
         if place != Place::Nowhere {
-            let size = if place == Place::Whole { NAME + text } else { NAME };
+            let size = if place == Place::Whole { size(text) } else { NAME };
             room.placed.insert(Arc::clone(key), size);
             room.used += size;
             let placed = self.placed.entry(Arc::clone(key)).or_default();
@@ -181,11 +185,11 @@ impl Namespace {
             let Some(room) = self.nodes.get(node) else { break };
             let named = room.placed.contains_key(&key);
             // A quick answer: thousands of large objects may wait for more than there is.
-            if named && room.used + text > NODE {
+            if named && room.used - NAME + size(text) > NODE {
                 continue;
             }
             // A name that waited comes with the text that counts already.
-            let text = if named { text } else { self.counted(&key).saturating_sub(NAME) };
+            let text = if named { text } else { self.text(&key) };
             let place = self.place(node, &key, text);
             if place == Place::Whole || (place == Place::Name && !named) {
                 filled.push(key);
@@ -207,6 +211,11 @@ impl Namespace {
     fn counted(&self, key: &ObjectKey) -> usize {
         self.placed.get(key).map_or(0, Placed::size)
     }
+
+    /// Size in bytes of the text of an object, as far as a node has room for it.
+    fn text(&self, key: &ObjectKey) -> usize {
+        self.placed.get(key).filter(|placed| placed.whole > 0).map_or(0, |placed| placed.text)
+    }
 }
 
 impl Placed {
@@ -214,9 +223,14 @@ impl Placed {
         match (self.named, self.whole) {
             (0, _) => 0,
             (_, 0) => NAME,
-            _ => NAME + self.text,
+            _ => size(self.text),
         }
     }
+}
+
+/// Bytes that an object with a text of this size counts.
+fn size(text: usize) -> usize {
+    NAME + text.saturating_sub(SMALL)
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ fn named() -> World {
 }
 
 fn almost_all() -> Object {
-    sized("all", (16 << 20) - (60 << 10) - 100)
+    sized("all", (16 << 20) - (68 << 10) - 100)
 }
 
 /// The API says that the four do not exist; returns the effects of the last answer.
