@@ -108,7 +108,7 @@ impl Rooms {
     /// Gives room to those that wait in a namespace, as far as there is some. Returns nodes and objects with more room
     /// than before.
     pub(super) fn fill(&mut self, namespace: &str) -> Vec<(String, Arc<ObjectKey>)> {
-        let Some(namespace) = self.0.get_mut(namespace).filter(|namespace| namespace.waiting > 0) else {
+        let Some(namespace) = self.0.get_mut(namespace).filter(|namespace| namespace.may_fill()) else {
             return Vec::new();
         };
         let short = namespace.nodes.iter().filter(|(_, room)| !room.waiting.is_empty());
@@ -196,6 +196,11 @@ impl Namespace {
             }
         }
         filled
+    }
+
+    /// Whether anything waits, and the namespace has room for a name.
+    fn may_fill(&self) -> bool {
+        self.waiting > 0 && self.used + NAME <= self.limit()
     }
 
     /// Whether there is less than the room of a name: thousands that wait are not looked through for it.

@@ -179,6 +179,18 @@ fn watch_ends_when_no_node_has_room_for_the_name() {
 }
 
 #[test]
+fn room_that_a_new_node_adds_is_for_the_others() {
+    let mut world = world(&["a", "b", "c"]);
+    let second = || sized("m-b", (12 << 20) + (136 << 10));
+    world.pod_applied(pod("a", "p-a", &["m-a"]));
+    world.pod_applied(pod("b", "p-b", &["m-b"]));
+    assert_eq!(words(&world.object_present(sized("m-a", 12 << 20))), ["set a m-a m-a", "set a p-a uid-p-a"]);
+    assert_eq!(words(&world.object_present(second())), ["set b p-b uid-p-b"], "some 32 KiB are missing");
+    assert_eq!(words(&world.pod_applied(pod("c", "p-c", &["x"]))), ["watch x for c", "watch m-b for b"]);
+    assert_eq!(words(&world.object_present(second())), ["set b m-b m-b"]);
+}
+
+#[test]
 fn room_of_a_dropped_node_is_for_the_others() {
     let mut world = world(&["a", "b", "c"]);
     for node in ["a", "b", "c"] {
