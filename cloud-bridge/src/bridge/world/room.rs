@@ -101,6 +101,11 @@ impl Rooms {
         self.room(node, namespace).is_some_and(|room| !room.waiting.is_empty())
     }
 
+    /// Size in bytes of the text of an object, as far as a node has room for it. The object may still be read.
+    pub(super) fn text(&self, key: &ObjectKey) -> usize {
+        self.0.get(&key.namespace).map_or(0, |namespace| namespace.text(key))
+    }
+
     fn room(&self, node: &str, namespace: &str) -> Option<&Room> {
         self.0.get(namespace).and_then(|namespace| namespace.nodes.get(node))
     }

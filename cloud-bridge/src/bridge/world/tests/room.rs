@@ -191,6 +191,21 @@ fn room_that_a_new_node_adds_is_for_the_others() {
 }
 
 #[test]
+fn room_of_an_object_stays_taken_while_it_is_read() {
+    let mut world = world(&["a", "b", "c"]);
+    for (node, name, map) in [("a", "p", "all"), ("a", "q", "half"), ("c", "r", "other")] {
+        world.pod_applied(pod(node, name, &[map]));
+    }
+    for (map, megabytes) in [("all", 11), ("half", 12), ("other", 14)] {
+        world.object_present(sized(map, megabytes << 20));
+    }
+    let effects = world.pod_deleted("a", &key("Pod", "p"), "uid-p");
+    assert_eq!(words(&effects)[3..], ["watch half for a"], "then there is too little for the other");
+    assert_eq!(words(&world.pod_applied(pod("b", "s", &["half"]))), ["admit half for b"]);
+    assert_eq!(words(&world.object_present(sized("half", 12 << 20))), ["set a half half"]);
+}
+
+#[test]
 fn room_of_a_dropped_node_is_for_the_others() {
     let mut world = world(&["a", "b", "c"]);
     for node in ["a", "b", "c"] {
