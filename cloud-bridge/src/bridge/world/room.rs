@@ -44,6 +44,9 @@ struct Namespace {
     used: usize,
     /// Number of entries that wait at the nodes.
     waiting: usize,
+    /// Whether a node or the namespace has more room than at the last fill. Otherwise nothing that waits can fit, and
+    /// thousands of nodes need not be looked through.
+    freed: bool,
 }
 
 /// An object that some nodes have room for.
@@ -75,7 +78,9 @@ impl Rooms {
             return Place::Whole;
         }
         let namespace = self.0.entry(key.namespace.clone()).or_default();
+        let nodes = namespace.nodes.len();
         namespace.nodes.entry(node.to_owned()).or_default();
+        namespace.freed |= namespace.nodes.len() > nodes;
         namespace.place(node, key, text)
     }
 
@@ -83,6 +88,7 @@ impl Rooms {
     pub(super) fn leave(&mut self, node: &str, key: &ObjectKey) {
         let Some(namespace) = self.0.get_mut(&key.namespace) else { return };
         namespace.give_back(node, key);
+        namespace.freed = true;
         if namespace.nodes.get(node).is_some_and(|room| room.placed.is_empty() && room.waiting.is_empty()) {
             namespace.nodes.remove(node);
         }
@@ -116,6 +122,7 @@ impl Rooms {
         let Some(namespace) = self.0.get_mut(namespace).filter(|namespace| namespace.may_fill()) else {
             return Vec::new();
         };
+        namespace.freed = false;
         let short = namespace.nodes.iter().filter(|(_, room)| !room.waiting.is_empty());
         let short: Vec<String> = short.map(|(node, _)| node.clone()).collect();
         let mut filled = Vec::new();
@@ -131,6 +138,7 @@ impl Namespace {
     fn place(&mut self, node: &str, key: &Arc<ObjectKey>, text: usize) -> Place {
         // A limit that has shrunk takes nothing away.
         let limit = self.limit().max(self.used);
+        let before = self.in_use(node);
         self.give_back(node, key);
         let others = self.used - self.counted(key);
         let Some(room) = self.nodes.get_mut(node) else { return Place::Nowhere };
@@ -158,6 +166,8 @@ impl Namespace {
             }
             self.used = others + placed.size();
         }
+        let after = self.in_use(node);
+        self.freed |= after.0 < before.0 || after.1 < before.1;
         place
     }
 
@@ -203,9 +213,14 @@ impl Namespace {
         filled
     }
 
-    /// Whether anything waits, and the namespace has room for a name.
+    /// Whether anything waits that may fit since room came back.
     fn may_fill(&self) -> bool {
-        self.waiting > 0 && self.used + NAME <= self.limit()
+        self.freed && self.waiting > 0 && self.used + NAME <= self.limit()
+    }
+
+    /// Bytes in use at a node, and in the namespace.
+    fn in_use(&self, node: &str) -> (usize, usize) {
+        (self.nodes.get(node).map_or(0, |room| room.used), self.used)
     }
 
     /// Whether there is less than the room of a name: thousands that wait are not looked through for it.

@@ -101,6 +101,23 @@ fn room_that_comes_back_is_filled() {
 }
 
 #[test]
+fn nothing_is_looked_through_before_room_comes_back() {
+    let mut rooms = Rooms::default();
+    assert_eq!(rooms.take("a", &key("n", "all"), NODE - 8 * NAME), Place::Whole);
+    assert_eq!(rooms.take("a", &key("n", "more"), NODE), Place::Name);
+    assert!(rooms.0["n"].may_fill() && rooms.fill("n").is_empty());
+    assert_eq!(rooms.take("a", &key("n", "more"), NODE / 2), Place::Name);
+    assert_eq!(rooms.take("a", &key("n", "small"), 0), Place::Whole);
+    assert!(!rooms.0["n"].may_fill(), "what waits cannot fit");
+    for _ in 0..2 {
+        assert_eq!(rooms.take("a", &key("n", "all"), NODE / 4), Place::Whole);
+    }
+    assert_eq!(rooms.fill("n"), [("a".to_owned(), key("n", "more"))]);
+    rooms.leave("a", &key("n", "small"));
+    assert!(rooms.0["n"].freed);
+}
+
+#[test]
 fn room_that_one_node_gives_back_is_for_the_others() {
     let mut rooms = Rooms::default();
     for node in ["a", "b"] {
