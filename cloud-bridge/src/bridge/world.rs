@@ -333,10 +333,15 @@ impl World {
         let entered = Pod { key: key.clone(), refs, generation, version, terminating, falsely_unready, unlisted, held };
         let restore = falsely_unready.then(|| entered.restore_ready(&node, &uid));
         view.pods.insert(uid.clone(), Box::new(entered));
+        let grows = !added.is_empty();
         for name in added {
             self.need(&node, name, effects);
         }
         self.release(&node, &removed, effects);
+        // A node that is new in the namespace adds to its room.
+        if grows {
+            self.refill(&key.namespace, effects);
+        }
         effects.extend(restore);
         if terminating && mirror_of.is_some() {
             effects.push(Effect::FinishMirror { node, key, uid, failures: 0 });

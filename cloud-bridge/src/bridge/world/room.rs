@@ -12,8 +12,12 @@ use super::shared::is_guarded;
 const NODE: usize = 16 << 20;
 /// Limit in bytes of what all pods of a namespace name, and what each node with such pods adds to it.
 const ALL: (usize, usize) = (24 << 20, 64 << 10);
-/// Bytes that a name counts, whether its object exists or not: a watch has a task, a client and an open request.
-const NAME: usize = 12 << 10;
+/// Bytes that a name counts, whether its object exists or not: a watch has a task, a client and an open request (12 KiB),
+/// and [`SMALL`].
+const NAME: usize = 14 << 10;
+/// Bytes of text that count with the name. All names of a namespace have their room before the first text is read, for
+/// example after a restart. If they took all of it, no object would have room, not even `kube-root-ca.crt`.
+const SMALL: usize = 2 << 10;
 
 /// Room that an object has on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,9 @@ struct Namespace {
     used: usize,
     /// Number of entries that wait at the nodes.
     waiting: usize,
+    /// Whether a node or the namespace has more room than at the last fill. Otherwise nothing that waits can fit, and
+    /// thousands of nodes need not be looked through.
+    freed: bool,
 }
 
 /// An object that some nodes have room for.
@@ -71,7 +78,9 @@ impl Rooms {
             return Place::Whole;
         }
         let namespace = self.0.entry(key.namespace.clone()).or_default();
+        let nodes = namespace.nodes.len();
         namespace.nodes.entry(node.to_owned()).or_default();
+        namespace.freed |= namespace.nodes.len() > nodes;
         namespace.place(node, key, text)
     }
 
@@ -79,6 +88,7 @@ impl Rooms {
     pub(super) fn leave(&mut self, node: &str, key: &ObjectKey) {
         let Some(namespace) = self.0.get_mut(&key.namespace) else { return };
         namespace.give_back(node, key);
+        namespace.freed = true;
         if namespace.nodes.get(node).is_some_and(|room| room.placed.is_empty() && room.waiting.is_empty()) {
             namespace.nodes.remove(node);
         }
@@ -97,6 +107,11 @@ impl Rooms {
         self.room(node, namespace).is_some_and(|room| !room.waiting.is_empty())
     }
 
+    /// Size in bytes of the text of an object, as far as a node has room for it. The object may still be read.
+    pub(super) fn text(&self, key: &ObjectKey) -> usize {
+        self.0.get(&key.namespace).map_or(0, |namespace| namespace.text(key))
+    }
+
     fn room(&self, node: &str, namespace: &str) -> Option<&Room> {
         self.0.get(namespace).and_then(|namespace| namespace.nodes.get(node))
     }
@@ -104,9 +119,10 @@ impl Rooms {
     /// Gives room to those that wait in a namespace, as far as there is some. Returns nodes and objects with more room
     /// than before.
     pub(super) fn fill(&mut self, namespace: &str) -> Vec<(String, Arc<ObjectKey>)> {
-        let Some(namespace) = self.0.get_mut(namespace).filter(|namespace| namespace.waiting > 0) else {
+        let Some(namespace) = self.0.get_mut(namespace).filter(|namespace| namespace.may_fill()) else {
             return Vec::new();
         };
+        namespace.freed = false;
         let short = namespace.nodes.iter().filter(|(_, room)| !room.waiting.is_empty());
         let short: Vec<String> = short.map(|(node, _)| node.clone()).collect();
         let mut filled = Vec::new();
@@ -122,12 +138,13 @@ impl Namespace {
     fn place(&mut self, node: &str, key: &Arc<ObjectKey>, text: usize) -> Place {
         // A limit that has shrunk takes nothing away.
         let limit = self.limit().max(self.used);
+        let before = self.in_use(node);
         self.give_back(node, key);
         let others = self.used - self.counted(key);
         let Some(room) = self.nodes.get_mut(node) else { return Place::Nowhere };
         let used = room.used;
         let fits = |size: usize| used + size <= NODE && others + size <= limit;
-        let place = if fits(NAME + text) {
+        let place = if fits(size(text)) {
             Place::Whole
         } else if fits(NAME) {
             Place::Name
@@ -139,7 +156,7 @@ impl Namespace {
             self.waiting += 1;
         }
         if place != Place::Nowhere {
-            let size = if place == Place::Whole { NAME + text } else { NAME };
+            let size = if place == Place::Whole { size(text) } else { NAME };
             room.placed.insert(Arc::clone(key), size);
             room.used += size;
             let placed = self.placed.entry(Arc::clone(key)).or_default();
@@ -149,6 +166,8 @@ impl Namespace {
             }
             self.used = others + placed.size();
         }
+        let after = self.in_use(node);
+        self.freed |= after.0 < before.0 || after.1 < before.1;
         place
     }
 
@@ -181,17 +200,27 @@ impl Namespace {
             let Some(room) = self.nodes.get(node) else { break };
             let named = room.placed.contains_key(&key);
             // A quick answer: thousands of large objects may wait for more than there is.
-            if named && room.used + text > NODE {
+            if named && room.used - NAME + size(text) > NODE {
                 continue;
             }
             // A name that waited comes with the text that counts already.
-            let text = if named { text } else { self.counted(&key).saturating_sub(NAME) };
+            let text = if named { text } else { self.text(&key) };
             let place = self.place(node, &key, text);
             if place == Place::Whole || (place == Place::Name && !named) {
                 filled.push(key);
             }
         }
         filled
+    }
+
+    /// Whether anything waits that may fit since room came back.
+    fn may_fill(&self) -> bool {
+        self.freed && self.waiting > 0 && self.used + NAME <= self.limit()
+    }
+
+    /// Bytes in use at a node, and in the namespace.
+    fn in_use(&self, node: &str) -> (usize, usize) {
+        (self.nodes.get(node).map_or(0, |room| room.used), self.used)
     }
 
     /// Whether there is less than the room of a name: thousands that wait are not looked through for it.
@@ -207,6 +236,11 @@ impl Namespace {
     fn counted(&self, key: &ObjectKey) -> usize {
         self.placed.get(key).map_or(0, Placed::size)
     }
+
+    /// Size in bytes of the text of an object, as far as a node has room for it.
+    fn text(&self, key: &ObjectKey) -> usize {
+        self.placed.get(key).filter(|placed| placed.whole > 0).map_or(0, |placed| placed.text)
+    }
 }
 
 impl Placed {
@@ -214,9 +248,14 @@ impl Placed {
         match (self.named, self.whole) {
             (0, _) => 0,
             (_, 0) => NAME,
-            _ => NAME + self.text,
+            _ => size(self.text),
         }
     }
+}
+
+/// Bytes that an object with a text of this size counts.
+fn size(text: usize) -> usize {
+    NAME + text.saturating_sub(SMALL)
 }
 
 #[cfg(test)]

@@ -107,11 +107,6 @@ impl Shared {
         self.users.values().all(|user| user.standing == Standing::Unasked)
     }
 
-    /// Size of its text in bytes, as far as it counts.
-    pub(super) fn size(&self) -> usize {
-        if let Value::Present(object) = &self.value { size(object) } else { 0 }
-    }
-
     /// Whether pods of this node still wait for it.
     pub(super) fn is_pending_for(&self, node: &str) -> bool {
         match self.standing(node) {

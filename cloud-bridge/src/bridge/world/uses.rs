@@ -104,7 +104,7 @@ impl World {
             user.pods += 1;
             return;
         }
-        let text = self.shared.get(&name).map_or(0, Shared::size);
+        let text = self.rooms.text(&name);
         let short = self.rooms.is_short(node, &name.namespace);
         let standing = match self.rooms.take(node, &name, text) {
             Place::Nowhere => Standing::Unasked,

@@ -27,6 +27,23 @@ fn names_have_a_bounded_room_though_no_object_exists() {
 }
 
 #[test]
+fn small_texts_have_room_beside_all_names() {
+    let mut rooms = Rooms::default();
+    let nodes: Vec<String> = (0..40).map(|at| format!("node-{at}")).collect();
+    let root = key("n", "kube-root-ca.crt");
+    let first = rooms.take(&nodes[0], &root, 0);
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let count = named(&mut rooms, &nodes, 4_000);
+    assert!(first == Place::Whole && count < 4_000, "the namespace is full of names that were not read");
+    for at in 0..count {
+        let place = rooms.take(nodes[at % nodes.len()], &key("n", &format!("x{at}")), SMALL);
+        assert_eq!(place, Place::Whole, "{at}");
+    }
+    assert!(nodes.iter().all(|node| rooms.take(node, &root, SMALL) == Place::Whole), "each pod names it");
+    assert!(rooms.0["n"].used <= rooms.0["n"].limit());
+}
+
+#[test]
 fn names_on_many_nodes_share_the_room_of_the_namespace() {
     let nodes: Vec<String> = (0..40).map(|at| format!("node-{at}")).collect();
     let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
@@ -49,17 +66,18 @@ fn large_fleet_with_small_objects_has_room() {
         assert_eq!(rooms.take(&node, &key("n", &node), 16 << 10), Place::Whole);
         assert_eq!(rooms.take(&node, &key("n", "shared"), 1 << 20), Place::Whole);
     }
-    assert_eq!(rooms.0["n"].used, 10_000 * (NAME + (16 << 10)) + NAME + (1 << 20), "one that is shared counts once");
+    assert_eq!(rooms.0["n"].used, 10_000 * size(16 << 10) + size(1 << 20), "one that is shared counts once");
 }
 
 #[test]
 fn room_is_of_each_node_and_namespace() {
     let mut rooms = Rooms::default();
-    assert_eq!(rooms.take("a", &key("n", "all"), NODE - 2 * NAME), Place::Whole);
-    assert_eq!(rooms.take("a", &key("n", "more"), 1), Place::Name);
+    let more = SMALL + 1;
+    assert_eq!(rooms.take("a", &key("n", "all"), NODE - 2 * NAME + SMALL), Place::Whole);
+    assert_eq!(rooms.take("a", &key("n", "more"), more), Place::Name);
     assert_eq!(rooms.take("a", &key("n", "third"), 0), Place::Nowhere);
-    assert_eq!(rooms.take("a", &key("m", "more"), 1), Place::Whole);
-    assert_eq!(rooms.take("b", &key("n", "more"), 1), Place::Whole);
+    assert_eq!(rooms.take("a", &key("m", "more"), more), Place::Whole);
+    assert_eq!(rooms.take("b", &key("n", "more"), more), Place::Whole);
     assert!(rooms.waits("a", &key("n", "more")) && !rooms.waits("b", &key("n", "more")));
     let free = Arc::new(ObjectKey { kind: "RuntimeClass".into(), ..ObjectKey::clone(&key("n", "quick")) });
     assert_eq!(rooms.take("a", &free, NODE), Place::Whole, "every node may read it");
@@ -80,6 +98,23 @@ fn room_that_comes_back_is_filled() {
     rooms.leave("a", &key("n", "v"));
     assert_eq!(rooms.fill("n"), [on_a("x")]);
     assert!(rooms.fill("n").is_empty() && rooms.waits("a", &key("n", "w")));
+}
+
+#[test]
+fn nothing_is_looked_through_before_room_comes_back() {
+    let mut rooms = Rooms::default();
+    assert_eq!(rooms.take("a", &key("n", "all"), NODE - 8 * NAME), Place::Whole);
+    assert_eq!(rooms.take("a", &key("n", "more"), NODE), Place::Name);
+    assert!(rooms.0["n"].may_fill() && rooms.fill("n").is_empty());
+    assert_eq!(rooms.take("a", &key("n", "more"), NODE / 2), Place::Name);
+    assert_eq!(rooms.take("a", &key("n", "small"), 0), Place::Whole);
+    assert!(!rooms.0["n"].may_fill(), "what waits cannot fit");
+    for _ in 0..2 {
+        assert_eq!(rooms.take("a", &key("n", "all"), NODE / 4), Place::Whole);
+    }
+    assert_eq!(rooms.fill("n"), [("a".to_owned(), key("n", "more"))]);
+    rooms.leave("a", &key("n", "small"));
+    assert!(rooms.0["n"].freed);
 }
 
 #[test]

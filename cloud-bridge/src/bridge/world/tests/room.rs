@@ -124,7 +124,7 @@ fn named() -> World {
 }
 
 fn almost_all() -> Object {
-    sized("all", (16 << 20) - (60 << 10) - 100)
+    sized("all", (16 << 20) - (68 << 10) - 100)
 }
 
 /// The API says that the four do not exist; returns the effects of the last answer.
@@ -176,6 +176,33 @@ fn watch_ends_when_no_node_has_room_for_the_name() {
     assert_eq!(words(&effects)[3..], ["watch x4 for a", "watch x5 for a"]);
     let effects = world.object_present(object("ConfigMap", "x5", "u"));
     assert_eq!(words(&effects), ["set a x5 u"], "its pod waits for others");
+}
+
+#[test]
+fn room_that_a_new_node_adds_is_for_the_others() {
+    let mut world = world(&["a", "b", "c"]);
+    let second = || sized("m-b", (12 << 20) + (136 << 10));
+    world.pod_applied(pod("a", "p-a", &["m-a"]));
+    world.pod_applied(pod("b", "p-b", &["m-b"]));
+    assert_eq!(words(&world.object_present(sized("m-a", 12 << 20))), ["set a m-a m-a", "set a p-a uid-p-a"]);
+    assert_eq!(words(&world.object_present(second())), ["set b p-b uid-p-b"], "some 32 KiB are missing");
+    assert_eq!(words(&world.pod_applied(pod("c", "p-c", &["x"]))), ["watch x for c", "watch m-b for b"]);
+    assert_eq!(words(&world.object_present(second())), ["set b m-b m-b"]);
+}
+
+#[test]
+fn room_of_an_object_stays_taken_while_it_is_read() {
+    let mut world = world(&["a", "b", "c"]);
+    for (node, name, map) in [("a", "p", "all"), ("a", "q", "half"), ("c", "r", "other")] {
+        world.pod_applied(pod(node, name, &[map]));
+    }
+    for (map, megabytes) in [("all", 11), ("half", 12), ("other", 14)] {
+        world.object_present(sized(map, megabytes << 20));
+    }
+    let effects = world.pod_deleted("a", &key("Pod", "p"), "uid-p");
+    assert_eq!(words(&effects)[3..], ["watch half for a"], "then there is too little for the other");
+    assert_eq!(words(&world.pod_applied(pod("b", "s", &["half"]))), ["admit half for b"]);
+    assert_eq!(words(&world.object_present(sized("half", 12 << 20))), ["set a half half"]);
 }
 
 #[test]
