@@ -181,7 +181,7 @@ fn watch_ends_when_no_node_has_room_for_the_name() {
 #[test]
 fn room_that_a_new_node_adds_is_for_the_others() {
     let mut world = world(&["a", "b", "c"]);
-    let second = || sized("m-b", (12 << 20) + (136 << 10));
+    let second = || sized("m-b", (12 << 20) + (264 << 10));
     world.pod_applied(pod("a", "p-a", &["m-a"]));
     world.pod_applied(pod("b", "p-b", &["m-b"]));
     assert_eq!(words(&world.object_present(sized("m-a", 12 << 20))), ["set a m-a m-a", "set a p-a uid-p-a"]);
