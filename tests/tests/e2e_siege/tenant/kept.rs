@@ -67,7 +67,7 @@ fn pod(name: &str, wish: usize) -> Value {
         }
         5 => {
             spec["containers"][0]["envFrom"] =
-                (0..MANY).map(|at| json!({"configMapRef": {"name": format!("a{at}"), "optional": true}})).collect();
+                (0..MANY / 2).map(|at| json!({"configMapRef": {"name": format!("a{at}"), "optional": true}})).collect();
         }
         _ => meta["labels"] = labels(),
     }
