@@ -78,13 +78,15 @@ fn g18_logs_do_not_stand_in_the_way_of_objects() {
     drop(logs);
 }
 
-/// The bridge sends a thousand objects at once (ten thousand with `TEST_LINK_LONG`), and the daemon does not grow.
+/// The bridge sends a thousand objects at once, nearly all that the pods of a node may name in a namespace, and the daemon
+/// does not grow.
 #[test]
 fn g17_a_flood_of_objects_does_not_grow_the_daemon() {
     if !can_run() {
         return;
     }
-    let objects: usize = if super::changes::long().is_some() { 10_000 } else { 1_000 };
+    // A pod may name 256.
+    let (objects, named) = (1_000, 250);
     let cluster = Cluster::start_at("flood", Ipv4Addr::LOCALHOST.into(), &[]);
     let mut node = node_behind(&cluster, "edge", &format!("https://{}", cluster.listen));
     let kubectl = &cluster.kubectl;
@@ -107,23 +109,31 @@ fn g17_a_flood_of_objects_does_not_grow_the_daemon() {
             });
         }
     });
-    // One pod names all of them.
-    let sources: Vec<Value> = (0..objects)
-        .map(|n| json!({"configMap": {"name": format!("c-{n}"), "items": [{"key": "k", "path": format!("c-{n}")}]}}))
+    let pods: Vec<Value> = (0..objects / named)
+        .map(|at| {
+            let sources: Vec<Value> = (at * named..(at + 1) * named)
+                .map(|n| json!({"configMap": {"name": format!("c-{n}"), "items": [{"key": "k", "path": format!("c-{n}")}]}}))
+                .collect();
+            let all = with(shell("c", "exec sleep 1000"), &json!({"volumeMounts": [{"name": "all", "mountPath": "/all"}]}));
+            let all = pod(&format!("all-{at}"), &node.name, json!([all]));
+            with_spec(all, &json!({"volumes": [{"name": "all", "projected": {"sources": sources}}]}))
+        })
         .collect();
-    let all = with(shell("c", "exec sleep 1000"), &json!({"volumeMounts": [{"name": "all", "mountPath": "/all"}]}));
-    let all = pod("all", &node.name, json!([all]));
     let start = Instant::now();
-    kubectl.apply_all(&[with_spec(all, &json!({"volumes": [{"name": "all", "projected": {"sources": sources}}]}))]);
-    let pod = kubectl.wait_pod("all", 180, "Ready", sampan_tests::kubectl::is_ready);
+    kubectl.apply_all(&pods);
+    let ready = |at: usize| kubectl.wait_pod(&format!("all-{at}"), 180, "Ready", sampan_tests::kubectl::is_ready);
+    let pods: Vec<Value> = (0..pods.len()).map(ready).collect();
     let worst = memory_kib(daemon, "VmHWM");
     crate::tell(&format!(
         "{objects} objects of 1 kB in {:?}: daemon {idle} KiB idle, {worst} KiB at most",
         start.elapsed()
     ));
-    let folder = format!("/proc/{}/root/all", container_pid(&node, &pod));
-    let files = std::fs::read_dir(folder).expect("the volume").flatten().filter(|e| e.file_name() != "..data").count();
-    assert!(files >= objects, "{files} of {objects} files");
+    for pod in &pods {
+        let folder = format!("/proc/{}/root/all", container_pid(&node, pod));
+        let files =
+            std::fs::read_dir(folder).expect("the volume").flatten().filter(|e| e.file_name() != "..data").count();
+        assert!(files >= named, "{files} of {named} files");
+    }
     assert!(worst < idle + 24 * 1024, "{idle} KiB idle, {worst} KiB at most");
     node.kill();
 }
