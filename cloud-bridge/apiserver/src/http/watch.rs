@@ -37,7 +37,7 @@ const OBJECTS: Most = Most { items: usize::MAX, bytes: CHUNK };
 const CHANGES: Most = Most { items: 8, bytes: CHUNK };
 /// Memory for each byte of the text of a selector: `a,` is a requirement.
 const SELECTOR_COST: usize = 36;
-/// Selectors of up to so many bytes count nothing.
+/// Bytes of the selectors of a watch that are not counted.
 const SMALL_SELECTOR: usize = 512;
 /// No watch lasts longer, whatever its client asks for.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -25,48 +25,81 @@ const SMALL: usize = 1 << 10;
 const LEASE: usize = 16 << 10;
 /// Maximum number of different objects that one pod may name: nodes, their authorizer and the bridge follow each of them.
 const NAMED: usize = 256;
-/// What each object counts at least of kinds that a usual quota does not bound in number. They have no free memory.
+/// What each object counts at least of a kind that is [`Kept::unbounded`].
 const EACH: usize = 4 << 10;
-/// Those kinds.
-const UNBOUNDED: [&str; 5] = [
-    "poddisruptionbudgets.policy",
-    "horizontalpodautoscalers.autoscaling",
-    "cronjobs.batch",
-    "statefulsets.apps",
-    "daemonsets.apps",
-];
-/// Kinds whose controllers keep few annotations.
-const WORKLOADS: [&str; 6] = [
-    "replicationcontrollers",
-    "statefulsets.apps",
-    "daemonsets.apps",
-    "controllerrevisions.apps",
-    "jobs.batch",
-    "cronjobs.batch",
-];
 /// The Leases of nodes, which are as many as these.
 const NODE_LEASES: &str = "kube-node-lease";
 const PODS: &str = "pods";
-/// Where they are stored.
-const KEPT: [&str; 17] = [
-    PODS,
-    LEASES,
-    "services",
-    "endpoints",
-    "replicationcontrollers",
-    "persistentvolumeclaims",
-    "deployments.apps",
-    "replicasets.apps",
-    "statefulsets.apps",
-    "daemonsets.apps",
-    "controllerrevisions.apps",
-    "jobs.batch",
-    "cronjobs.batch",
-    "poddisruptionbudgets.policy",
-    "horizontalpodautoscalers.autoscaling",
-    "roles.rbac.authorization.k8s.io",
-    "rolebindings.rbac.authorization.k8s.io",
+const KEPT: [Kept; 17] = [
+    Kept::new(PODS, Metadata::Pod),
+    Kept::new(LEASES, Metadata::Whole),
+    Kept::new("services", Metadata::Whole),
+    Kept::new("endpoints", Metadata::Whole),
+    Kept::new("replicationcontrollers", Metadata::Workload),
+    Kept::new("persistentvolumeclaims", Metadata::Whole),
+    Kept::new("deployments.apps", Metadata::Whole),
+    Kept::new("replicasets.apps", Metadata::Whole),
+    Kept::new("statefulsets.apps", Metadata::Workload).unbounded(),
+    Kept::new("daemonsets.apps", Metadata::Workload).unbounded(),
+    Kept::new("controllerrevisions.apps", Metadata::Workload),
+    Kept::new("jobs.batch", Metadata::Workload),
+    Kept::new("cronjobs.batch", Metadata::Workload).unbounded(),
+    Kept::new("poddisruptionbudgets.policy", Metadata::Whole).unbounded(),
+    Kept::new("horizontalpodautoscalers.autoscaling", Metadata::Whole).unbounded(),
+    Kept::new("roles.rbac.authorization.k8s.io", Metadata::Whole),
+    Kept::new("rolebindings.rbac.authorization.k8s.io", Metadata::Whole),
 ];
+
+/// A kind whose objects are kept.
+#[derive(Debug)]
+struct Kept {
+    /// Where they are stored.
+    storage: &'static str,
+    /// What is kept of their metadata.
+    metadata: Metadata,
+    /// A usual quota does not bound their number: all of their memory counts, and at least [`EACH`].
+    unbounded: bool,
+}
+
+impl Kept {
+    const fn new(storage: &'static str, metadata: Metadata) -> Self {
+        Self { storage, metadata, unbounded: false }
+    }
+
+    const fn unbounded(self) -> Self {
+        Self { unbounded: true, ..self }
+    }
+
+    fn of(storage: &str) -> Option<&'static Self> {
+        KEPT.iter().find(|kept| kept.storage == storage)
+    }
+
+    /// What an object counts.
+    fn counted(&self, namespace: &str, object: &Value) -> usize {
+        if self.storage == LEASES {
+            return if namespace == NODE_LEASES { 0 } else { bounds::bytes(object) };
+        }
+        let bytes = bounds::bytes(object);
+        let large = if bytes < LARGE { 0 } else { bytes };
+        large.saturating_add(self.counted_memory(memory::of(object, self.metadata)))
+    }
+
+    /// What an object counts whose fields take this memory, beside its JSON.
+    fn counted_memory(&self, memory: usize) -> usize {
+        if self.unbounded { memory.max(EACH) } else { memory.saturating_sub(FREE) }
+    }
+
+    /// The same as [`Kept::counted`], of the JSON. There may be a hundred thousand when the program starts: small ones are
+    /// not made values.
+    fn counted_text(&self, namespace: &str, body: &[u8]) -> usize {
+        // The approximate size of a value may be twice that of its text.
+        if self.storage != LEASES && body.len() < LARGE / 4 {
+            let mut text = serde_json::Deserializer::from_slice(body);
+            return self.counted_memory(memory::of(&mut text, self.metadata));
+        }
+        self.counted(namespace, &serde_json::from_slice(body).unwrap_or_default())
+    }
+}
 
 /// The objects of a namespace that count, by storage and name.
 type Counted = HashMap<(String, String), usize>;
@@ -78,18 +111,18 @@ pub(crate) struct LargeObjects(Arc<Mutex<HashMap<String, Counted>>>);
 impl LargeObjects {
     /// Counts the existing objects, and follows later writes.
     pub(crate) fn follow(&self, store: &mut Store) -> Result<(), StoreError> {
-        for storage in KEPT {
-            let least = if UNBOUNDED.contains(&storage) || storage == LEASES { 0 } else { SMALL };
-            store.each_large(storage, least, |key, body| {
-                put(&mut self.used(), storage, key, counted_text(storage, &key.namespace, body));
+        for kept in &KEPT {
+            let least = if kept.unbounded || kept.storage == LEASES { 0 } else { SMALL };
+            store.each_large(kept.storage, least, |key, body| {
+                put(&mut self.used(), kept.storage, key, kept.counted_text(&key.namespace, body));
             })?;
         }
         let used = Arc::clone(&self.0);
         store.observe(Box::new(move |storage, written| {
-            if Self::keeps(storage) {
+            if let Some(kept) = Kept::of(storage) {
                 let object = &written.object;
                 let is_gone = written.kind == ChangeKind::Deleted;
-                let counted = if is_gone { 0 } else { counted(storage, &object.key.namespace, object.value()) };
+                let counted = if is_gone { 0 } else { kept.counted(&object.key.namespace, object.value()) };
                 put(&mut used.lock().unwrap_or_else(PoisonError::into_inner), storage, &object.key, counted);
             }
         }));
@@ -100,26 +133,19 @@ impl LargeObjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the program keeps the objects of this storage in memory.
-    fn keeps(storage: &str) -> bool {
-        KEPT.contains(&storage)
-    }
-
     /// Whether an object may be created or, with `old`, updated. Shrinking is always allowed.
     ///
     /// # Errors
     /// What there is too much of.
     pub(crate) fn admit(&self, storage: &str, namespace: &str, new: &Value, old: Option<&Value>) -> Result<(), String> {
-        if !Self::keeps(storage) {
-            return Ok(());
-        }
+        let Some(kept) = Kept::of(storage) else { return Ok(()) };
         if storage == LEASES && bounds::bytes(new) > LEASE.max(old.map_or(0, bounds::bytes)) {
             return Err(format!("a Lease is kept in memory: limit is {LEASE} bytes"));
         }
         if storage == PODS && named(new) > NAMED.max(old.map_or(0, named)) {
             return Err(format!("it names too many Secrets, ConfigMaps and claims: limit is {NAMED}"));
         }
-        let counted = |object: &Value| counted(storage, namespace, object);
+        let counted = |object: &Value| kept.counted(namespace, object);
         self.has_room(namespace, counted(new), old.map_or(0, counted))
     }
 
@@ -137,41 +163,6 @@ impl LargeObjects {
              Objects of {LARGE} bytes count, and fields that take more than {FREE} bytes in memory, such as many labels, \
              selectors, tolerations and terms. Delete some, or keep data in ConfigMaps"
         ))
-    }
-}
-
-/// What an object counts.
-fn counted(storage: &str, namespace: &str, object: &Value) -> usize {
-    let bytes = bounds::bytes(object);
-    if storage == LEASES {
-        return if namespace == NODE_LEASES { 0 } else { bytes };
-    }
-    let large = if bytes < LARGE { 0 } else { bytes };
-    large.saturating_add(counted_memory(storage, memory::of(object, metadata(storage))))
-}
-
-/// What an object counts whose fields take this memory, beside its JSON.
-fn counted_memory(storage: &str, memory: usize) -> usize {
-    if UNBOUNDED.contains(&storage) { memory.max(EACH) } else { memory.saturating_sub(FREE) }
-}
-
-/// The same as [`counted`], of the JSON. There may be a hundred thousand when the program starts: small ones are not made
-/// values.
-fn counted_text(storage: &str, namespace: &str, body: &[u8]) -> usize {
-    // The approximate size of a value may be twice that of its text.
-    if storage != LEASES && body.len() < LARGE / 4 {
-        let mut text = serde_json::Deserializer::from_slice(body);
-        return counted_memory(storage, memory::of(&mut text, metadata(storage)));
-    }
-    counted(storage, namespace, &serde_json::from_slice(body).unwrap_or_default())
-}
-
-/// What is kept of the metadata of objects of this storage.
-fn metadata(storage: &str) -> Metadata {
-    match storage {
-        PODS => Metadata::Pod,
-        _ if WORKLOADS.contains(&storage) => Metadata::Workload,
-        _ => Metadata::Whole,
     }
 }
 
@@ -207,6 +198,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn counted(storage: &str, namespace: &str, object: &Value) -> usize {
+        Kept::of(storage).unwrap().counted(namespace, object)
+    }
+
+    fn counted_text(storage: &str, namespace: &str, body: &[u8]) -> usize {
+        Kept::of(storage).unwrap().counted_text(namespace, body)
+    }
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey { namespace: "n".to_owned(), name: name.to_owned() }
@@ -357,8 +356,8 @@ mod tests {
     fn storages_are_called_as_they_are() {
         let served = crate::kinds::resources();
         let is_served = |storage: &&str| served.iter().any(|one| one.storage == **storage && one.namespaced);
-        assert_eq!(KEPT.iter().filter(|storage| !is_served(storage)).collect::<Vec<_>>(), [&""; 0]);
-        assert!(WORKLOADS.iter().chain(&UNBOUNDED).all(|storage| KEPT.contains(storage)));
-        assert!(!LargeObjects::keeps("configmaps"), "pods name those, and are asked elsewhere");
+        let kept = KEPT.iter().map(|kept| kept.storage);
+        assert_eq!(kept.filter(|storage| !is_served(storage)).collect::<Vec<_>>(), [""; 0]);
+        assert!(Kept::of("configmaps").is_none(), "pods name those, and are asked elsewhere");
     }
 }

@@ -24,11 +24,6 @@ const MESSAGE: usize = 1024;
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 32;
 
-/// The beginning of a message.
-fn cut(message: &str) -> &str {
-    &message[..message.floor_char_boundary(MESSAGE)]
-}
-
 fn failure(error: &kube::Error) -> Failure {
     match error {
         kube::Error::Api(status) => {
@@ -36,7 +31,7 @@ fn failure(error: &kube::Error) -> Failure {
             let namespace_ends = { causes }.any(|cause| cause.reason == "NamespaceTerminating");
             Failure {
                 code: status.code,
-                message: cut(&status.message).to_owned(),
+                message: status.message[..status.message.floor_char_boundary(MESSAGE)].to_owned(),
                 namespace_ends,
                 already_exists: status.reason == "AlreadyExists",
                 creates: None,

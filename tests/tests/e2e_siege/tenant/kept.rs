@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::workloads::{template, workload};
 use super::{Tenant, named, path};
 use crate::siege::Attack;
 
@@ -39,8 +40,7 @@ fn managers(version: &str) -> Value {
 
 /// A pod with one of the lists that the scheduler reads. It fits on no node.
 fn pod(name: &str, wish: usize) -> Value {
-    let mut spec = json!({"containers": [{"name": "c", "image": "none.example/none"}], "nodeSelector": {"none": "none"},
-        "automountServiceAccountToken": false});
+    let mut spec = template("x", json!({"nodeSelector": {"none": "none"}}))["spec"].take();
     let mut meta = json!({"name": name});
     match wish {
         0 => {
@@ -80,15 +80,11 @@ const OTHERS: usize = 6;
 
 /// An object of another kind, with its collection.
 fn object(name: &str, kind: usize) -> (&'static str, Value) {
-    let template = |app: &str| {
-        json!({"metadata": {"labels": {"app": app}}, "spec": {"restartPolicy": "Never",
-        "containers": [{"name": "c", "image": "none.example/none"}]}})
-    };
     match kind {
         0 => (
             "batch/v1/cronjobs",
             json!({"metadata": {"name": name, "labels": labels()}, "spec": {
-            "schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template("x")}}}}),
+            "schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template("x", json!({"restartPolicy": "Never"}))}}}}),
         ),
         1 => (
             "policy/v1/poddisruptionbudgets",
@@ -108,8 +104,7 @@ fn object(name: &str, kind: usize) -> (&'static str, Value) {
             "minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}}),
         ),
         4 => {
-            let mut pods = template("x");
-            pods["spec"]["restartPolicy"] = json!("Always");
+            let mut pods = template("x", json!({}));
             pods["metadata"]["labels"] = labels();
             (
                 "apps/v1/statefulsets",
@@ -117,15 +112,11 @@ fn object(name: &str, kind: usize) -> (&'static str, Value) {
                 "selector": {"matchLabels": {"k0": "v"}}}}),
             )
         }
-        _ => {
-            let mut pods = template("x");
-            pods["spec"]["restartPolicy"] = json!("Always");
-            (
-                "apps/v1/replicasets",
-                json!({"metadata": {"name": name}, "spec": {"replicas": 0, "template": pods,
-                "selector": {"matchExpressions": many(&json!({"key": "app", "operator": "Exists"}))}}}),
-            )
-        }
+        _ => (
+            "apps/v1/replicasets",
+            json!({"metadata": {"name": name}, "spec": {"replicas": 0, "template": template("x", json!({})),
+            "selector": {"matchExpressions": many(&json!({"key": "app", "operator": "Exists"}))}}}),
+        ),
     }
 }
 
@@ -145,10 +136,8 @@ pub(super) fn attacks(tenant: &Tenant) -> Vec<Attack<'_>> {
         }),
         tenant.making("autoscalers of a large selector", COLLECTIONS, |asker, random| {
             let requirements = vec![json!({"key": "app", "operator": "Exists"}); 2 * MANY];
-            let pods = json!({"metadata": {"labels": {"app": "d"}}, "spec": {
-                "containers": [{"name": "c", "image": "none.example/none"}]}});
-            let target = json!({"metadata": {"name": "d"}, "spec": {"replicas": 1, "template": pods,
-                "selector": {"matchExpressions": requirements}}});
+            let mut target = workload("d", 1, json!({}));
+            target["spec"]["selector"] = json!({"matchExpressions": requirements});
             asker.post(&path("apps/v1/deployments"), &target);
             let mut scaler = object(&named(random, 1_000), 2).1;
             scaler["spec"]["metrics"] = Value::Null;

@@ -9,7 +9,7 @@ const MERGE: &str = "application/merge-patch+json";
 const APPS: &[&str] = &["apps/v1/deployments", "apps/v1/replicasets", "pods"];
 
 /// A pod that requests nothing and fits on every node.
-fn template(app: &str, more: Value) -> Value {
+pub(super) fn template(app: &str, more: Value) -> Value {
     let mut spec = json!({
         "containers": [{"name": "c", "image": "none.example/none"}], "tolerations": [{"operator": "Exists"}],
         "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": false,
@@ -20,7 +20,7 @@ fn template(app: &str, more: Value) -> Value {
     json!({"metadata": {"labels": {"app": app}}, "spec": spec})
 }
 
-fn workload(name: &str, replicas: usize, more: Value) -> Value {
+pub(super) fn workload(name: &str, replicas: usize, more: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": {
         "replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name, more)}})
 }

@@ -4,14 +4,13 @@
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
+use super::writer::MANAGER_MAX;
 use crate::patch::budget::{Budget, TooManyFields};
 use crate::patch::field_set::FieldSet;
 use apimachinery::json::text;
 
 /// Maximum number of entries of updates of an object; older ones are merged.
 const UPDATERS_MAX: usize = 10;
-/// Maximum length of the name of a manager (apimachinery pkg/apis/meta/v1/validation, `ValidateManagedFields`).
-const MANAGER_MAX: usize = 128;
 /// The manager of merged updates.
 const ANCIENT: &str = "ancient-changes";
 
