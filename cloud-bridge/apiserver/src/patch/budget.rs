@@ -1,8 +1,10 @@
 //! Limit of the memory for the field sets of one object. Sets depend on what clients send, and are read again at each
 //! later write.
 
-/// Memory of all field sets of one object, roughly: some 40,000 fields. An object with more has no use for them, and
-/// a Kubernetes object with as many would be too large for etcd.
+use crate::codec::parse::OBJECT_COST;
+
+/// Memory of all field sets of one object, roughly: some 40,000 fields, or 5,000 objects with fields. An object with
+/// more has no use for them, and a Kubernetes object with as many would be too large for etcd.
 const MEMORY_MAX: usize = 4 * 1024 * 1024;
 /// One node of a set beside the text of its step: its place in the list of its parent, and the allocation of the text.
 const NODE_COST: usize = 80;
@@ -24,12 +26,14 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Charges the cost of one node.
+    /// Charges the cost of one node. One with nodes `below` is an object of its own when the set is read and written
+    /// as JSON.
     ///
     /// # Errors
     /// The budget is used up.
-    pub(crate) fn charge(&mut self, step: &str) -> Result<(), TooManyFields> {
-        self.left = self.left.checked_sub(NODE_COST + step.len()).ok_or(TooManyFields)?;
+    pub(crate) fn charge(&mut self, step: &str, below: bool) -> Result<(), TooManyFields> {
+        let object = if below { OBJECT_COST } else { 0 };
+        self.left = self.left.checked_sub(NODE_COST + object + step.len()).ok_or(TooManyFields)?;
         Ok(())
     }
 }

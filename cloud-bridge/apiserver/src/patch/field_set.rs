@@ -60,7 +60,7 @@ impl FieldSet {
             return Ok(());
         }
         let step = step();
-        budget.charge(&step)?;
+        budget.charge(&step, !child.is_leaf())?;
         self.children.push((step.into(), child));
         Ok(())
     }
@@ -206,7 +206,7 @@ impl FieldSet {
     /// It exceeds the budget.
     pub(crate) fn charge(&self, budget: &mut Budget) -> Result<(), TooManyFields> {
         self.children.iter().try_for_each(|(step, child)| {
-            budget.charge(step)?;
+            budget.charge(step, !child.is_leaf())?;
             child.charge(budget)
         })
     }
@@ -337,5 +337,14 @@ mod tests {
         assert!(FieldSet::of(&nested(20_000), Shape::built(&KIND), &mut Budget::default()).is_ok());
         let mut budget = Budget::default();
         assert_eq!(FieldSet::of(&nested(100_000), Shape::built(&KIND), &mut budget), Err(TooManyFields));
+        let objects = |count: usize| -> Value {
+            (0..count).map(|at| (format!("f:{at}"), json!({"f:a": {}}))).collect::<Map<_, _>>().into()
+        };
+        assert!(FieldSet::decode(&objects(4_000), &mut Budget::default()).is_ok());
+        assert_eq!(
+            FieldSet::decode(&objects(8_000), &mut Budget::default()),
+            Err(TooManyFields),
+            "as JSON they are large"
+        );
     }
 }

@@ -12,6 +12,7 @@ use crate::resource::object_meta;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::state::large;
 use crate::storage::{Store, Stored};
+use apimachinery::json::remove;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
@@ -32,8 +33,9 @@ pub(crate) fn new(ctx: &Context<'_>, mut value: Value, managed: Option<Value>) -
     if !meta::text(&value, "resourceVersion").is_empty() {
         return Err(ApiError::unknown("resourceVersion should not be set on objects to be created"));
     }
+    let sent = value.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields")).unwrap_or_default();
     ctx.resource.strategy().default(&mut value);
-    let managed = managed.unwrap_or_else(|| managed_fields::created(ctx, &value));
+    let managed = managed.unwrap_or_else(|| managed_fields::created(ctx, &value, sent));
     Ok(Draft::New(New { value, managed }))
 }
 

@@ -189,7 +189,9 @@ impl Entries {
         let mut budget = Budget::default();
         self.0.iter().try_for_each(|entry| {
             let Owner { manager, api_version, subresource, .. } = &entry.owner;
-            [manager, api_version, subresource, &entry.time].into_iter().try_for_each(|text| budget.charge(text))?;
+            [manager, api_version, subresource, &entry.time]
+                .into_iter()
+                .try_for_each(|text| budget.charge(text, false))?;
             entry.set.charge(&mut budget)
         })
     }

@@ -26,15 +26,17 @@ static STRIPPED: LazyLock<FieldSet> = LazyLock::new(|| {
     FieldSet::decode(&set, &mut Budget::default()).ok().flatten().unwrap_or_default()
 });
 
-/// The managedFields of a new object, by its state before admission: fields that the server adds have no owner.
-pub(crate) fn created(ctx: &Context<'_>, new: &Value) -> Value {
+/// The managedFields of a new object, by its state before admission: fields that the server adds have no owner. `sent`
+/// are the client's own entries.
+pub(crate) fn created(ctx: &Context<'_>, new: &Value, sent: Value) -> Value {
     let resource = &ctx.resource;
-    let sent = &new["metadata"]["managedFields"];
-    let Ok(entries) = Entries::read(sent) else { return Value::Null };
+    let Ok(entries) = Entries::read(&sent) else { return Value::Null };
     // Leases and Events are written all the time, by one writer each: entries would be the largest part of them.
     if sent.is_null() && (resource.rules().ttl.is_some() || resource.kind == "Lease") {
         return Value::Null;
     }
+    // As values they take several times the memory of the sets.
+    drop(sent);
     let structures = resource.rules().structures.iter().chain(&["metadata"]);
     let empty: Map<String, Value> = structures.map(|name| ((*name).to_owned(), json!({}))).collect();
     updated_by(ctx, entries.unwrap_or_default(), new, &Value::Object(empty)).unwrap_or_default()
