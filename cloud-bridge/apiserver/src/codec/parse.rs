@@ -14,7 +14,7 @@ pub(crate) const DEPTH_MAX: usize = 96;
 /// size.
 pub(crate) const MEMORY_MAX: usize = 48 * 1024 * 1024;
 /// Same for a body of a kind that tenants write: the maximum of an object (`bounds`), plus its managedFields.
-pub(crate) const TENANT_MEMORY_MAX: usize = 24 * 1024 * 1024;
+pub(crate) const TENANT_MEMORY_MAX: usize = 16 * 1024 * 1024;
 /// Memory of one value, and of one object with the capacity for its first fields and its typed form.
 pub(crate) const VALUE_COST: usize = 32;
 pub(crate) const OBJECT_COST: usize = 640;
