@@ -48,7 +48,7 @@ async fn large_deployments_of_a_namespace_have_a_bounded_room() {
     for number in 0..16 {
         api.post(&all, deployment(&format!("d{number}"), 1_000_000)).await.ok();
     }
-    api.post(&all, deployment("more", 1_000_000)).await.fails_with(403, "limit is 16777216");
+    api.post(&all, deployment("more", 1_000_000)).await.fails_with(403, "limit is 12582912");
     api.post(&all, deployment("small", 1000)).await.ok();
     let one = api.group_path("apps/v1", "deployments/d0");
     api.patch(&one, MERGE, json!({"metadata": {"labels": {"still": "mine"}}})).await.ok();

@@ -14,7 +14,7 @@ use crate::storage::{ChangeKind, LEASES, Store, StoreError};
 use apimachinery::key::ObjectKey;
 
 /// Bytes of the large objects of one namespace.
-const ROOM: usize = 16 << 20;
+const ROOM: usize = 12 << 20;
 /// Size from which the JSON of an object counts.
 const LARGE: usize = 64 << 10;
 /// Memory that the kept fields of each object may take without being counted.
@@ -215,7 +215,7 @@ mod tests {
     fn large_objects_of_a_namespace_have_a_bounded_room() {
         let large = LargeObjects::default();
         let pod = |bytes: usize, had: usize| large.has_room("n", bytes, had);
-        for name in 0..15 {
+        for name in 0..11 {
             assert_eq!(pod(1 << 20, 0), Ok(()));
             put(&mut large.used(), "pods", &key(&name.to_string()), 1 << 20);
         }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(large.has_room("m", 1 << 20, 0), Ok(()), "other namespaces");
         put(&mut large.used(), "pods", &key("0"), 0);
         assert_eq!(pod(1 << 20, 0), Ok(()), "a deleted one");
-        (0..15).for_each(|name| put(&mut large.used(), "pods", &key(&name.to_string()), 0));
+        (0..11).for_each(|name| put(&mut large.used(), "pods", &key(&name.to_string()), 0));
         put(&mut large.used(), "services", &key("0"), 0);
         assert!(large.used().is_empty());
     }
@@ -317,7 +317,7 @@ mod tests {
         let admit = |storage: &str| large.admit(storage, "n", &budget, None);
         for name in 0.. {
             if admit("poddisruptionbudgets.policy").is_err() {
-                assert!((8..16).contains(&name), "{name}");
+                assert!((6..12).contains(&name), "{name}");
                 break;
             }
             put(&mut large.used(), "poddisruptionbudgets.policy", &key(&name.to_string()), counts);
