@@ -21,6 +21,8 @@ use crate::streaming::wire;
 const MAX: usize = 256;
 /// Timeout for the second stream of a pair.
 const PAIR: Duration = Duration::from_secs(30);
+/// Maximum length of a request id, in bytes. Clients send numbers; ids of incomplete pairs are kept.
+const REQUEST_MAX: usize = 64;
 
 /// A pair that is not whole yet.
 struct Pair {
@@ -186,10 +188,29 @@ impl KubeletRequest {
         };
         let port = headers::get(headers, "port")?.parse().ok().filter(|port| *port > 0)?;
         let request = match headers::get(headers, "requestID") {
+            Some(id) if id.len() > REQUEST_MAX => return None,
             Some(id) if !id.is_empty() => id.to_owned(),
             // Clients that give no id open the error stream first, and the data stream next.
             _ => if data { stream.saturating_sub(2) } else { stream }.to_string(),
         };
         Some(Self { request, port, data })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_id_is_short() {
+        let request = |stream: u32, kind: &str, id: &str| {
+            let headers = [("streamtype", kind), ("port", "80"), ("requestid", id)];
+            let headers: Headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+            KubeletRequest::of(stream, &headers).map(|asked| asked.request)
+        };
+        assert_eq!(request(3, "data", "7").as_deref(), Some("7"));
+        assert_eq!((request(3, "error", "").as_deref(), request(5, "data", "").as_deref()), (Some("3"), Some("3")));
+        assert!(request(3, "data", &"7".repeat(REQUEST_MAX)).is_some());
+        assert!(request(3, "data", &"7".repeat(REQUEST_MAX + 1)).is_none());
     }
 }
