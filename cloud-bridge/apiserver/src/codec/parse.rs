@@ -14,7 +14,7 @@ pub(crate) const DEPTH_MAX: usize = 96;
 /// size.
 pub(crate) const MEMORY_MAX: usize = 48 * 1024 * 1024;
 /// Same for a body of a kind that tenants write: the maximum of an object (`bounds`), plus its managedFields.
-pub(crate) const TENANT_MEMORY_MAX: usize = 16 * 1024 * 1024;
+pub(crate) const TENANT_MEMORY_MAX: usize = 12 * 1024 * 1024;
 /// Memory of one value, and of one object with the capacity for its first fields and its typed form.
 pub(crate) const VALUE_COST: usize = 32;
 pub(crate) const OBJECT_COST: usize = 640;
@@ -233,12 +233,16 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut access: A) -> Result<Value, A::Error> {
         let depth = self.below()?;
-        self.reading.budget.object().map_err(Error::custom)?;
+        // An empty one allocates nothing; managedFields consist of them.
+        self.reading.budget.field(0).map_err(Error::custom)?;
         let mut map = Map::new();
         let mut told = HashSet::new();
         let length = self.reading.path.len();
         while let Some(key) = access.next_key::<String>()? {
             self.reading.budget.field(key.len()).map_err(Error::custom)?;
+            if map.is_empty() {
+                self.reading.budget.object().map_err(Error::custom)?;
+            }
             if length > 0 {
                 self.reading.path.push('.');
             }
@@ -293,6 +297,9 @@ mod tests {
             parse_within(format!("{{{}}}", fields.join(",")).as_bytes(), TENANT_MEMORY_MAX).map(drop)
         };
         assert!(fields(bounds::VALUES_MAX).is_ok());
+        let owned = |count: usize| (0..count).map(|at| format!("\"f:k{at}\":{{}}")).collect::<Vec<_>>().join(",");
+        let with_owners = format!("{{\"data\":{{{}}},\"owned\":{{{}}}}}", owned(8_000), owned(40_000));
+        assert!(parse_within(with_owners.as_bytes(), TENANT_MEMORY_MAX).is_ok(), "the most that an object may have");
         assert!(fields(400_000).unwrap_err().to_string().starts_with(TOO_MANY));
     }
 
