@@ -302,7 +302,7 @@ mod tests {
         }
         let few = body("v1", "ConfigMap", &field(1, &reference.repeat(20)));
         assert!(decode_within(&few, 30_000).is_ok() && decode_within(&few, 2_000).is_err());
-        let json = [b"[".to_vec(), b"{},".repeat(100_000), b"0]".to_vec()].concat();
+        let json = [b"[".to_vec(), b"{\"\":0},".repeat(100_000), b"0]".to_vec()].concat();
         assert!(Reader::default().json(&[&[0x0a][..], &varint(json.len()), &json].concat()).is_err());
     }
 
