@@ -108,11 +108,14 @@ fn resident() -> Option<Resident> {
 /// Blocks of 128 KiB and more always come from the kernel and return to it. glibc starts with that threshold, but
 /// raises it to the size of each such block that is freed (mallopt(3), M_MMAP_THRESHOLD): after the first object of a
 /// megabyte, all later ones would lie between small blocks that stay.
+///
+/// All threads but the main one share one arena (mallopt(3), M_ARENA_MAX): what one has freed is there for the others.
 pub fn set_up() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no condition; a value that the allocator refuses changes nothing.
     unsafe {
         nix::libc::mallopt(nix::libc::M_MMAP_THRESHOLD, 128 << 10);
+        nix::libc::mallopt(nix::libc::M_ARENA_MAX, 2);
     }
 }
 
