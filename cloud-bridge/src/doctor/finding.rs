@@ -85,11 +85,17 @@ pub(super) fn text(findings: &[Finding], all: bool) -> String {
         }
     }
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count();
+    let checks = counted(findings.len(), "check");
     out.push_str(&match (count(Severity::Error), count(Severity::Warning)) {
-        (0, 0) => format!("all is well ({} checks)\n", findings.len()),
-        (errors, warnings) => format!("{errors} errors, {warnings} warnings ({} checks)\n", findings.len()),
+        (0, 0) => format!("all is well ({checks})\n"),
+        (errors, warnings) => format!("{}, {} ({checks})\n", counted(errors, "error"), counted(warnings, "warning")),
     });
     out
+}
+
+/// `1 error`, `2 errors`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -110,7 +116,7 @@ pub(super) mod tests {
         let all =
             [Finding::error("b", "broken", "matters", "mend it"), Finding::ok("a", "fine"), Finding::info("c", "so")];
         let wanted = "info     c: so\nerror    b: broken\n         why: matters\n         cure: mend it\n\
-                      1 errors, 0 warnings (3 checks)\n";
+                      1 error, 0 warnings (3 checks)\n";
         assert_eq!(text(&all, false), wanted);
         assert!(text(&all, true).starts_with("ok       a: fine\n"));
         assert_eq!(text(&all[1..], false), "info     c: so\nall is well (2 checks)\n");

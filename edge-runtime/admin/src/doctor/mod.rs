@@ -119,11 +119,17 @@ pub(crate) fn text(findings: &[Finding], all: bool) -> String {
     }
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    let checks = counted(findings.len(), "check");
     out.push_str(&match (errors, warnings) {
-        (0, 0) => format!("all is well ({} checks)\n", findings.len()),
-        _ => format!("{errors} errors, {warnings} warnings ({} checks)\n", findings.len()),
+        (0, 0) => format!("all is well ({checks})\n"),
+        _ => format!("{}, {} ({checks})\n", counted(errors, "error"), counted(warnings, "warning")),
     });
     out
+}
+
+/// `1 error`, `2 errors`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -145,9 +151,9 @@ mod tests {
         ];
         let shown = text(&all, false);
         let wanted = "warning  c: so so\n         why: matters\n         cure: look\nerror    b: broken\n         why: matters\n         \
-                      cure: mend it\n1 errors, 1 warnings (3 checks)\n";
+                      cure: mend it\n1 error, 1 warning (3 checks)\n";
         assert_eq!(shown, wanted);
         assert!(text(&all, true).starts_with("ok       a: fine\n"));
-        assert_eq!(text(&all[1..2], false), "all is well (1 checks)\n");
+        assert_eq!(text(&all[1..2], false), "all is well (1 check)\n");
     }
 }
