@@ -18,6 +18,7 @@
 //! | [`stream`] | byte streams (logs, ...) under credit |
 //! | [`topic`] | topics and filters of MQTT |
 //! | [`duration`] | durations as people type them |
+//! | [`colour`] | colours of what doctors print |
 //! | [`build`] | version, commit and Kubernetes level of this build |
 //! | [`join_token`] | a join token with the node and bridges that it is for, in one word |
 //! | [`channel`] | records inside a stream: exec, attach, port-forward |
@@ -83,6 +84,7 @@ mod body;
 pub mod bridge;
 pub mod build;
 pub mod channel;
+pub mod colour;
 pub mod compress;
 pub mod duration;
 pub mod edge;

@@ -12,6 +12,9 @@ mod bundle;
 pub(crate) mod finding;
 pub(crate) mod host;
 
+use std::io::IsTerminal;
+
+use edge_protocol::colour;
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
@@ -97,7 +100,13 @@ fn run(given: Given) -> Result<(), CliError> {
     let all = given.has("all");
     let is_shown = |one: &&Finding| all || one.severity > Severity::Ok;
     let names = || findings.iter().filter(is_shown).map(|one| one.check.to_owned()).collect::<Vec<_>>();
-    form.print(&findings, |_| text(&findings, all), names)?;
+    let (term, no_color) = (std::env::var_os("TERM"), std::env::var_os("NO_COLOR"));
+    let is_coloured = colour::is_wanted(std::io::stdout().is_terminal(), term.as_deref(), no_color.as_deref());
+    let table = |_: bool| {
+        let text = text(&findings, all);
+        if is_coloured { colour::severities(&text) } else { text }
+    };
+    form.print(&findings, table, names)?;
     match worst(&findings).code() {
         0 => Ok(()),
         code => Err(CliError::Exit(code)),
