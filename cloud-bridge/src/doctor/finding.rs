@@ -1,5 +1,6 @@
 //! What is found: how severe it is, why it matters, what fixes it. Names, text and exit codes are those of `edge-runtime doctor`.
 
+use edge_protocol::findings::summary;
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -85,17 +86,7 @@ pub(super) fn text(findings: &[Finding], all: bool) -> String {
         }
     }
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count();
-    let checks = counted(findings.len(), "check");
-    out.push_str(&match (count(Severity::Error), count(Severity::Warning)) {
-        (0, 0) => format!("all is well ({checks})\n"),
-        (errors, warnings) => format!("{}, {} ({checks})\n", counted(errors, "error"), counted(warnings, "warning")),
-    });
-    out
-}
-
-/// `1 error`, `2 errors`.
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+    out + &summary(count(Severity::Error), count(Severity::Warning), findings.len())
 }
 
 #[cfg(test)]

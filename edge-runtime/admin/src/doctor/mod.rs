@@ -14,7 +14,7 @@ pub(crate) mod host;
 
 use std::io::IsTerminal;
 
-use edge_protocol::colour;
+use edge_protocol::findings::{are_coloured, coloured, summary};
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
@@ -101,10 +101,10 @@ fn run(given: Given) -> Result<(), CliError> {
     let is_shown = |one: &&Finding| all || one.severity > Severity::Ok;
     let names = || findings.iter().filter(is_shown).map(|one| one.check.to_owned()).collect::<Vec<_>>();
     let (term, no_color) = (std::env::var_os("TERM"), std::env::var_os("NO_COLOR"));
-    let is_coloured = colour::is_wanted(std::io::stdout().is_terminal(), term.as_deref(), no_color.as_deref());
+    let is_coloured = are_coloured(std::io::stdout().is_terminal(), term.as_deref(), no_color.as_deref());
     let table = |_: bool| {
         let text = text(&findings, all);
-        if is_coloured { colour::severities(&text) } else { text }
+        if is_coloured { coloured(&text) } else { text }
     };
     form.print(&findings, table, names)?;
     match worst(&findings).code() {
@@ -127,18 +127,7 @@ pub(crate) fn text(findings: &[Finding], all: bool) -> String {
         }
     }
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count();
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    let checks = counted(findings.len(), "check");
-    out.push_str(&match (errors, warnings) {
-        (0, 0) => format!("all is well ({checks})\n"),
-        _ => format!("{}, {} ({checks})\n", counted(errors, "error"), counted(warnings, "warning")),
-    });
-    out
-}
-
-/// `1 error`, `2 errors`.
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+    out + &summary(count(Severity::Error), count(Severity::Warning), findings.len())
 }
 
 #[cfg(test)]
