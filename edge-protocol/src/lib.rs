@@ -18,6 +18,7 @@
 //! | [`stream`] | byte streams (logs, ...) under credit |
 //! | [`topic`] | topics and filters of MQTT |
 //! | [`duration`] | durations as people type them |
+//! | [`findings`] | how doctors print what they found |
 //! | [`build`] | version, commit and Kubernetes level of this build |
 //! | [`join_token`] | a join token with the node and bridges that it is for, in one word |
 //! | [`channel`] | records inside a stream: exec, attach, port-forward |
@@ -86,6 +87,7 @@ pub mod channel;
 pub mod compress;
 pub mod duration;
 pub mod edge;
+pub mod findings;
 pub mod frame;
 pub mod join_token;
 pub mod json;

@@ -1,5 +1,6 @@
 //! What is found: how severe it is, why it matters, what fixes it. Names, text and exit codes are those of `edge-runtime doctor`.
 
+use edge_protocol::findings::summary;
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -85,11 +86,7 @@ pub(super) fn text(findings: &[Finding], all: bool) -> String {
         }
     }
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count();
-    out.push_str(&match (count(Severity::Error), count(Severity::Warning)) {
-        (0, 0) => format!("all is well ({} checks)\n", findings.len()),
-        (errors, warnings) => format!("{errors} errors, {warnings} warnings ({} checks)\n", findings.len()),
-    });
-    out
+    out + &summary(count(Severity::Error), count(Severity::Warning), findings.len())
 }
 
 #[cfg(test)]
@@ -110,7 +107,7 @@ pub(super) mod tests {
         let all =
             [Finding::error("b", "broken", "matters", "mend it"), Finding::ok("a", "fine"), Finding::info("c", "so")];
         let wanted = "info     c: so\nerror    b: broken\n         why: matters\n         cure: mend it\n\
-                      1 errors, 0 warnings (3 checks)\n";
+                      1 error, 0 warnings (3 checks)\n";
         assert_eq!(text(&all, false), wanted);
         assert!(text(&all, true).starts_with("ok       a: fine\n"));
         assert_eq!(text(&all[1..], false), "info     c: so\nall is well (2 checks)\n");

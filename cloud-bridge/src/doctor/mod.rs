@@ -12,10 +12,12 @@ mod finding;
 mod running;
 mod state;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Args;
+use edge_protocol::findings;
 
 use crate::flags::bridge_url;
 use crate::output::{Structured, print};
@@ -60,9 +62,18 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     found.extend(running::judge(&facts));
     print(&match options.output {
         Some(form) => form.text(&found)?,
-        None => finding::text(&found, options.all),
+        None => for_output(finding::text(&found, options.all)),
     })?;
     Ok(finding::code(&found).into())
+}
+
+/// The text with colours if standard output shows them.
+fn for_output(text: String) -> String {
+    let (term, no_color) = (std::env::var_os("TERM"), std::env::var_os("NO_COLOR"));
+    match findings::are_coloured(std::io::stdout().is_terminal(), term.as_deref(), no_color.as_deref()) {
+        true => findings::coloured(&text),
+        false => text,
+    }
 }
 
 /// The authority of a bridge beside a cluster, which the first bridge makes.

@@ -5,6 +5,7 @@ mod ask;
 mod columns;
 mod completion;
 mod doctor;
+mod elsewhere;
 mod events;
 mod find;
 mod groups;
@@ -49,7 +50,10 @@ fn dispatch(args: Vec<OsString>) -> Result<(), CliError> {
         (name, _) => (name, false),
     };
     let own = verbs::find_own(name);
-    let Some(verb) = verbs::find(name) else { return Err(see(format!("unknown verb {name}"))) };
+    let Some(verb) = verbs::find(name) else {
+        let advice = elsewhere::advice(name).map(|text| format!(": {text}")).unwrap_or_default();
+        return Err(see(format!("unknown verb {name}{advice}")));
+    };
     if is_help || help::is_asked(&verb, rest) {
         return print(&help::of(&verb));
     }
@@ -91,6 +95,7 @@ mod tests {
     fn wrong_usage_names_the_help_that_explains_it() {
         assert!(refused(&[]).contains("a verb is missing; see ") && refused(&[]).ends_with(" --help"));
         assert!(refused(&["dance"]).starts_with("unknown verb dance; see "));
+        assert!(refused(&["stop", "web"]).starts_with("unknown verb stop: pods follow the API "));
         assert!(refused(&["help", "as-container"]).starts_with("unknown verb as-container"));
         assert!(refused(&["ps", "--bogus"]).ends_with("; see edge-runtime ps --help"));
         assert!(refused(&["run", "--bogus"]).ends_with("; see edge-runtime run --help"));

@@ -12,6 +12,9 @@ mod bundle;
 pub(crate) mod finding;
 pub(crate) mod host;
 
+use std::io::IsTerminal;
+
+use edge_protocol::findings::{are_coloured, coloured, summary};
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
@@ -97,7 +100,13 @@ fn run(given: Given) -> Result<(), CliError> {
     let all = given.has("all");
     let is_shown = |one: &&Finding| all || one.severity > Severity::Ok;
     let names = || findings.iter().filter(is_shown).map(|one| one.check.to_owned()).collect::<Vec<_>>();
-    form.print(&findings, |_| text(&findings, all), names)?;
+    let (term, no_color) = (std::env::var_os("TERM"), std::env::var_os("NO_COLOR"));
+    let is_coloured = are_coloured(std::io::stdout().is_terminal(), term.as_deref(), no_color.as_deref());
+    let table = |_: bool| {
+        let text = text(&findings, all);
+        if is_coloured { coloured(&text) } else { text }
+    };
+    form.print(&findings, table, names)?;
     match worst(&findings).code() {
         0 => Ok(()),
         code => Err(CliError::Exit(code)),
@@ -118,12 +127,7 @@ pub(crate) fn text(findings: &[Finding], all: bool) -> String {
         }
     }
     let count = |severity| findings.iter().filter(|one| one.severity == severity).count();
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    out.push_str(&match (errors, warnings) {
-        (0, 0) => format!("all is well ({} checks)\n", findings.len()),
-        _ => format!("{errors} errors, {warnings} warnings ({} checks)\n", findings.len()),
-    });
-    out
+    out + &summary(count(Severity::Error), count(Severity::Warning), findings.len())
 }
 
 #[cfg(test)]
@@ -145,9 +149,9 @@ mod tests {
         ];
         let shown = text(&all, false);
         let wanted = "warning  c: so so\n         why: matters\n         cure: look\nerror    b: broken\n         why: matters\n         \
-                      cure: mend it\n1 errors, 1 warnings (3 checks)\n";
+                      cure: mend it\n1 error, 1 warning (3 checks)\n";
         assert_eq!(shown, wanted);
         assert!(text(&all, true).starts_with("ok       a: fine\n"));
-        assert_eq!(text(&all[1..2], false), "all is well (1 checks)\n");
+        assert_eq!(text(&all[1..2], false), "all is well (1 check)\n");
     }
 }

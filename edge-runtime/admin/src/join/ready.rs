@@ -11,17 +11,24 @@ use crate::doctor::ask_daemon;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(300);
+/// Between two notes of what is missing.
+const NOTE: Duration = Duration::from_secs(10);
 
-/// Waits until the daemon is ready and its link is up.
+/// Waits until the daemon is ready and its link is up. Tells `note` the missing condition every ten seconds.
 ///
 /// # Errors
 /// The missing condition when the time was up.
-pub(crate) fn wait(paths: &Paths, patience: Duration) -> Result<(), String> {
+pub(crate) fn wait(paths: &Paths, patience: Duration, mut note: impl FnMut(&str)) -> Result<(), String> {
     let (began, since) = (Instant::now(), SystemTime::now());
+    let mut next = NOTE;
     loop {
         match look(paths, since) {
             Ok(()) => return Ok(()),
             Err(why) if began.elapsed() >= patience => return Err(why),
+            Err(why) if began.elapsed() >= next => {
+                next += NOTE;
+                note(&why);
+            }
             Err(_) => std::thread::sleep(PAUSE),
         }
     }

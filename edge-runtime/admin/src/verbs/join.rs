@@ -1,6 +1,7 @@
 //! `edge-runtime join`: become a node of a cluster with a single-use token; where this program was installed as a service,
 //! also start it and wait until it is up. A second run changes nothing.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,7 +69,9 @@ fn run(given: Given) -> Result<(), CliError> {
     })?;
     service.enable_and_start(joined.restart)?;
     print(&format!("{} starts the node, now and at every boot; waiting until it is up", service.name()))?;
-    match ready::wait(&paths, patience) {
+    // Without standard error there is still the result.
+    let note = |why: &str| drop(writeln!(std::io::stderr(), "node {node} is not up yet: {why}"));
+    match ready::wait(&paths, patience, note) {
         Ok(()) => print(&what_next(node)),
         Err(why) => Err(CliError::Failed(format!(
             "node {node} is not up after {} s: {why}; it keeps trying, see edge-runtime status{}",
