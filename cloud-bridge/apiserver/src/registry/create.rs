@@ -36,6 +36,12 @@ pub(crate) fn new(ctx: &Context<'_>, mut value: Value, managed: Option<Value>) -
     let sent = value.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields")).unwrap_or_default();
     ctx.resource.strategy().default(&mut value);
     let managed = managed.unwrap_or_else(|| managed_fields::created(ctx, &value, sent));
+    let strategy = ctx.resource.strategy();
+    if ctx.foresees && strategy.has_patterns() {
+        // It is done again when the object is stored, and changes nothing then.
+        strategy.prepare_create(&mut value);
+        strategy.foresee("", &value, None);
+    }
     Ok(Draft::New(New { value, managed }))
 }
 

@@ -1,4 +1,4 @@
-//! Performs a verb that writes, by a draft that is made at once or, for a large object, beside the thread.
+//! Performs a verb that writes, by a draft that is made at once or, if that may take long, beside the thread.
 
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ fn drafted(ctx: &mut Context<'_>, sent: Sent, current: Option<&Arc<Stored>>, mak
         ctx.warnings.extend(done.warnings);
         return done.outcome;
     }
-    if !swells(&sent) && !is_large(sent.body.len() + current.map_or(0, |current| current.body.len())) {
+    let is_slow = swells(&sent) || ctx.resource.strategy().has_patterns();
+    if !is_slow && !is_large(sent.body.len() + current.map_or(0, |current| current.body.len())) {
         return make(ctx, &sent, current);
     }
     let request = Request::of(ctx);

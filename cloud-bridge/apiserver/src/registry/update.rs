@@ -83,6 +83,11 @@ pub(crate) fn change(
         None if ctx.foresees => foreseen(ctx, &sent, new.clone(), &old),
         None => Owners::Unknown,
     };
+    if ctx.foresees && resource.strategy().has_patterns() {
+        let mut stored = new.clone();
+        prepare(ctx, &mut stored, &old);
+        resource.strategy().foresee(&ctx.path.subresource, &stored, Some(&old));
+    }
     let old = match old {
         Cow::Owned(old) => Some(old),
         Cow::Borrowed(_) => None,

@@ -68,6 +68,14 @@ pub trait Strategy: Send + Sync {
         None
     }
 
+    /// Whether the schema of the kind has patterns, which may take long also for a short object.
+    fn has_patterns(&self) -> bool {
+        false
+    }
+
+    /// Validates an object by its schema beside the thread, for the validation of the same object that follows.
+    fn foresee(&self, subresource: &str, new: &Value, old: Option<&Value>) {}
+
     /// The check of a body for kinds without a Rust type (custom resources): pruning by schema. Built-in kinds
     /// never come here.
     fn decode(&self, value: Value) -> Result<Decoded, String> {

@@ -2,6 +2,8 @@
 
 use edge_protocol::json::SetField;
 use std::borrow::Cow;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,9 +20,17 @@ use crate::resource::cel::CelQuestion;
 use crate::resource::strategy::{Column, ScalePaths, Strategy};
 use apimachinery::field::FieldError;
 
+/// Maximum number of errors that are kept for the validation that follows.
+const FORESEEN_MAX: usize = 4096;
+
 /// One version of a custom resource.
 pub(crate) struct Custom {
     schema: Value,
+    has_patterns: bool,
+    /// Whether the schema restricts the name.
+    has_names: bool,
+    /// The errors of the last object that was validated beside the thread, by its hash.
+    foreseen: Mutex<Option<(u64, Vec<FieldError>)>>,
     validations: Option<Validations>,
     status: bool,
     scale: Option<ScalePaths>,
@@ -73,8 +83,12 @@ impl Custom {
                 ".metadata.creationTimestamp".into(),
             ));
         }
+        let schema = &version["schema"]["openAPIV3Schema"];
         Self {
-            schema: version["schema"]["openAPIV3Schema"].clone(),
+            schema: schema.clone(),
+            has_patterns: has_patterns(schema),
+            has_names: schema["properties"]["metadata"]["properties"].is_object(),
+            foreseen: Mutex::default(),
             validations: Validations::of(spec, version),
             status: version["subresources"]["status"].is_object(),
             scale: version["subresources"]["scale"].as_object().map(|paths| {
@@ -106,11 +120,57 @@ impl Custom {
 
     /// K8s apiextensions-apiserver pkg/registry/customresource/strategy.go.
     fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut errors = Vec::new();
-        validate::validate(new, old, &self.schema, "", &mut errors);
+        let mut errors = self.by_schema("", new, old);
         errors.extend(self.scale.iter().flat_map(|paths| scale::validate(new, paths, false)));
         errors.extend(since(new, old, |value| embedded::validate(value, &self.schema)));
         errors.extend(lists::validate(new, old, &self.schema));
+        errors
+    }
+
+    fn foreseen(&self) -> MutexGuard<'_, Option<(u64, Vec<FieldError>)>> {
+        self.foreseen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hash of what the schema judges. Of the metadata it may restrict only the name.
+    fn key(&self, subresource: &str, new: &Value, old: Option<&Value>) -> u64 {
+        static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let mut hasher = KEYS.build_hasher();
+        subresource.hash(&mut hasher);
+        for object in [Some(new), old] {
+            object.is_some().hash(&mut hasher);
+            for (name, value) in object.and_then(Value::as_object).into_iter().flatten() {
+                name.hash(&mut hasher);
+                if name != "metadata" {
+                    value.hash(&mut hasher);
+                } else if self.has_names {
+                    value["name"].hash(&mut hasher);
+                    value["generateName"].hash(&mut hasher);
+                }
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Errors by the schema: those that were foreseen for this object, or found now.
+    fn by_schema(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        if self.has_patterns {
+            let key = self.key(subresource, new, old);
+            let known = self.foreseen().take_if(|(of, _)| *of == key);
+            if let Some((_, errors)) = known {
+                return errors;
+            }
+        }
+        self.judge(subresource, new, old)
+    }
+
+    fn judge(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if subresource != "status" {
+            validate::validate(new, old, &self.schema, "", &mut errors);
+        } else if let Some(status) = new.get("status") {
+            let schema = &self.schema["properties"]["status"];
+            validate::validate(status, old.and_then(|old| old.get("status")), schema, "status", &mut errors);
+        }
         errors
     }
 
@@ -135,6 +195,15 @@ impl Custom {
     }
 }
 
+/// Whether there is a pattern anywhere in a schema. A property of that name is an object.
+fn has_patterns(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => map.get("pattern").is_some_and(Value::is_string) || map.values().any(has_patterns),
+        Value::Array(items) => items.iter().any(has_patterns),
+        _ => false,
+    }
+}
+
 /// A timestamp as an age, as kubectl shows dates.
 fn age(text: &str, now: Timestamp) -> String {
     if text.is_empty() {
@@ -153,6 +222,19 @@ impl Strategy for Custom {
 
     fn refusal(&self) -> Option<&'static str> {
         self.terminating.then_some("create not allowed while custom resource definition is terminating")
+    }
+
+    fn has_patterns(&self) -> bool {
+        self.has_patterns
+    }
+
+    fn foresee(&self, subresource: &str, new: &Value, old: Option<&Value>) {
+        if self.has_patterns && matches!(subresource, "" | "status") {
+            let mut errors = self.judge(subresource, new, old);
+            errors.truncate(FORESEEN_MAX);
+            let key = self.key(subresource, new, old);
+            *self.foreseen() = Some((key, errors));
+        }
     }
 
     fn decode(&self, mut value: Value) -> Result<Decoded, String> {
@@ -230,11 +312,7 @@ impl Strategy for Custom {
     /// Validates only the status (K8s apiextensions-apiserver pkg/registry/customresource/validator.go,
     /// `ValidateStatusUpdate`).
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Vec::new();
-        if let Some(status) = new.get("status") {
-            let schema = &self.schema["properties"]["status"];
-            validate::validate(status, old.get("status"), schema, "status", &mut errors);
-        }
+        let mut errors = self.by_schema("status", new, Some(old));
         errors.extend(self.scale.iter().flat_map(|paths| scale::validate(new, paths, true)));
         errors.extend(lists::validate(new, Some(old), &self.schema));
         errors
@@ -312,6 +390,29 @@ mod tests {
         assert_eq!(fields(custom.validate_status_update(&object("n", json!([]), "long", "ok"), &old)), [""; 0]);
         assert_eq!(fields(custom.validate_status_update(&object("n", json!([]), "long", "far"), &old)), ["status.b"]);
         assert_eq!(fields(custom.validate_create(&object("too-long", json!([]), "a", "b"))), ["metadata.name"]);
+    }
+
+    #[test]
+    fn patterns_are_found_wherever_they_are() {
+        let has = |schema: Value| {
+            Custom::new(&json!({}), &json!({"schema": {"openAPIV3Schema": schema}}), false).has_patterns()
+        };
+        assert!(has(json!({"properties": {"a": {"items": {"anyOf": [{"pattern": "^x$"}]}}}})));
+        assert!(!has(json!({"properties": {"pattern": {"type": "string"}}})));
+    }
+
+    #[test]
+    fn foreseen_errors_are_those_of_the_same_object() {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "string", "pattern": "^x$"}}});
+        let custom = Custom::new(&json!({}), &json!({"schema": {"openAPIV3Schema": schema}}), false);
+        let object = |a: &str, uid: &str| json!({"metadata": {"name": "n", "uid": uid}, "a": a});
+        let errors = |a: &str| custom.validate_create(&object(a, "u")).len();
+        custom.foresee("", &object("y", ""), None);
+        assert_eq!(errors("x"), 0, "another object");
+        assert!(custom.foreseen().is_some());
+        assert_eq!(errors("y"), 1);
+        assert!(custom.foreseen().is_none(), "they are used once");
+        assert_eq!(errors("y"), 1, "found again");
     }
 
     #[test]
