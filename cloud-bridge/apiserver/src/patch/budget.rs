@@ -3,9 +3,11 @@
 
 use crate::codec::parse::OBJECT_COST;
 
-/// Memory of all field sets of one object, roughly: some 40,000 fields, or 5,000 objects with fields. An object with
+/// Memory of all field sets of one object, roughly: some 80,000 fields, or 10,000 objects with fields. An object with
 /// more has no use for them, and a Kubernetes object with as many would be too large for etcd.
-const MEMORY_MAX: usize = 4 * 1024 * 1024;
+const MEMORY_MAX: usize = 9 * 1024 * 1024;
+/// Same for a kind that tenants write.
+const TENANT_MEMORY_MAX: usize = 4 * 1024 * 1024;
 /// One node of a set beside the text of its step: its place in the list of its parent, and the allocation of the text.
 const NODE_COST: usize = 80;
 
@@ -26,6 +28,11 @@ impl Default for Budget {
 }
 
 impl Budget {
+    /// For an object of a kind that tenants write.
+    pub(crate) fn of_tenant() -> Self {
+        Self { left: TENANT_MEMORY_MAX }
+    }
+
     /// Charges the cost of one node. One with nodes `below` is an object of its own when the set is read and written
     /// as JSON.
     ///

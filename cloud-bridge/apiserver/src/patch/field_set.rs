@@ -336,13 +336,13 @@ mod tests {
         let nested = |n: usize| (0..85).fold(leaves(n), |inner, _| inside(inner));
         assert!(FieldSet::of(&nested(20_000), Shape::built(&KIND), &mut Budget::default()).is_ok());
         let mut budget = Budget::default();
-        assert_eq!(FieldSet::of(&nested(100_000), Shape::built(&KIND), &mut budget), Err(TooManyFields));
+        assert_eq!(FieldSet::of(&nested(200_000), Shape::built(&KIND), &mut budget), Err(TooManyFields));
         let objects = |count: usize| -> Value {
             (0..count).map(|at| (format!("f:{at}"), json!({"f:a": {}}))).collect::<Map<_, _>>().into()
         };
-        assert!(FieldSet::decode(&objects(4_000), &mut Budget::default()).is_ok());
+        assert!(FieldSet::decode(&objects(4_000), &mut Budget::of_tenant()).is_ok());
         assert_eq!(
-            FieldSet::decode(&objects(8_000), &mut Budget::default()),
+            FieldSet::decode(&objects(8_000), &mut Budget::of_tenant()),
             Err(TooManyFields),
             "as JSON they are large"
         );

@@ -10,6 +10,7 @@ use super::managed_fields::writer::{MANAGER_MAX, Writer};
 use crate::admission::attributes::Attributes;
 use crate::auth::attributes as auth;
 use crate::auth::request_info::{Query, ResourcePath};
+use crate::patch::budget::Budget;
 use crate::resource::Resource;
 use crate::resource::cel::Asked;
 use crate::resource::status::{ApiError, ApiResult};
@@ -106,6 +107,11 @@ impl Context<'_> {
         let dry = dry_run(self.query.all("dryRun"), kind)?;
         field_validation(self.query.text("fieldValidation"), kind)?;
         Ok(dry)
+    }
+
+    /// Memory for the field sets of the object.
+    pub(crate) fn field_budget(&self) -> Budget {
+        if self.resource.is_of_tenants() { Budget::of_tenant() } else { Budget::default() }
     }
 
     /// The stored object that the path names.

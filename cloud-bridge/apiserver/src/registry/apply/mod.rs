@@ -143,7 +143,7 @@ fn laid_over(ctx: &Context<'_>, live: &Value, applied: Value, set: FieldSet) -> 
 
 /// The field owners of the live object. All fields of an untracked object count as one update.
 fn tracked(ctx: &Context<'_>, live: &Value) -> Result<Entries, TooManyFields> {
-    let entries = Entries::read(&live["metadata"]["managedFields"])?.unwrap_or_default();
+    let entries = Entries::read(&live["metadata"]["managedFields"], ctx.field_budget())?.unwrap_or_default();
     if !entries.0.is_empty() {
         return Ok(entries);
     }
@@ -159,7 +159,7 @@ fn tracked(ctx: &Context<'_>, live: &Value) -> Result<Entries, TooManyFields> {
 fn own(ctx: &Context<'_>, entries: &mut Entries, set: FieldSet) -> ApiResult<()> {
     let owner = ctx.writer.owner(Operation::Apply, &ctx.resource);
     entries.add(owner, managed_fields::ownable(ctx, set), &meta::rfc3339(ctx.now));
-    entries.within_budget().map_err(too_many)
+    entries.within(ctx.field_budget()).map_err(too_many)
 }
 
 /// Whether kubectl meets in these conflicts only what its own client-side apply set.

@@ -78,8 +78,7 @@ impl Entries {
     ///
     /// # Errors
     /// More fields than the budget allows.
-    pub(crate) fn read(value: &Value) -> Result<Option<Self>, TooManyFields> {
-        let mut budget = Budget::default();
+    pub(crate) fn read(value: &Value, mut budget: Budget) -> Result<Option<Self>, TooManyFields> {
         let mut entries = Self::default();
         for entry in value.as_array().into_iter().flatten() {
             let operation = match text(entry, "operation") {
@@ -181,12 +180,11 @@ impl Entries {
         }
     }
 
-    /// Whether all sets together stay within the limit.
+    /// Whether all sets together stay within the budget.
     ///
     /// # Errors
     /// They do not.
-    pub(crate) fn within_budget(&self) -> Result<(), TooManyFields> {
-        let mut budget = Budget::default();
+    pub(crate) fn within(&self, mut budget: Budget) -> Result<(), TooManyFields> {
         self.0.iter().try_for_each(|entry| {
             let Owner { manager, api_version, subresource, .. } = &entry.owner;
             [manager, api_version, subresource, &entry.time]
@@ -239,19 +237,19 @@ mod tests {
         let managers: Vec<_> = written.as_array().unwrap().iter().map(|e| e["manager"].clone()).collect();
         assert_eq!(managers, ["z", "a", "b"], "an applier is one in all versions");
         assert_eq!(written[0]["fieldsV1"], json!({"f:w": {}, "f:z": {}}));
-        assert_eq!(Entries::read(&written).unwrap().unwrap().write(), written);
+        assert_eq!(Entries::read(&written, Budget::default()).unwrap().unwrap().write(), written);
     }
 
     #[test]
     fn broken_entries_are_none() {
         let good = json!({"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}});
-        assert!(Entries::read(&json!([good])).unwrap().is_some());
+        assert!(Entries::read(&json!([good]), Budget::default()).unwrap().is_some());
         for (field, value) in
             [("operation", "Write"), ("apiVersion", ""), ("fieldsType", "FieldsV2"), ("fieldsV1", "text")]
         {
             let mut broken = good.clone();
             broken.set(field, value.into());
-            assert_eq!(Entries::read(&json!([broken])), Ok(None), "{field}");
+            assert_eq!(Entries::read(&json!([broken]), Budget::default()), Ok(None), "{field}");
         }
     }
 

@@ -30,7 +30,7 @@ static STRIPPED: LazyLock<FieldSet> = LazyLock::new(|| {
 /// are the client's own entries.
 pub(crate) fn created(ctx: &Context<'_>, new: &Value, sent: Value) -> Value {
     let resource = &ctx.resource;
-    let Ok(entries) = Entries::read(&sent) else { return Value::Null };
+    let Ok(entries) = Entries::read(&sent, ctx.field_budget()) else { return Value::Null };
     // Leases and Events are written all the time, by one writer each: entries would be the largest part of them.
     if sent.is_null() && (resource.rules().ttl.is_some() || resource.kind == "Lease") {
         return Value::Null;
@@ -53,9 +53,9 @@ pub(crate) fn updated(ctx: &Context<'_>, sent: &Value, new: &Value, old: &Value)
     if main && is_reset(sent) {
         return Value::Null;
     }
-    let given = if main && sent != live { Entries::read(sent).ok().flatten() } else { None };
+    let given = if main && sent != live { Entries::read(sent, ctx.field_budget()).ok().flatten() } else { None };
     let given = given.filter(|entries| !entries.0.is_empty());
-    let entries = given.map_or_else(|| Entries::read(live), |given| Ok(Some(given)));
+    let entries = given.map_or_else(|| Entries::read(live, ctx.field_budget()), |given| Ok(Some(given)));
     match entries {
         // An untracked object is tracked from its first apply on (skipnonapplied.go).
         Ok(Some(entries)) if !entries.0.is_empty() => updated_by(ctx, entries, new, old).unwrap_or_default(),
@@ -79,7 +79,7 @@ fn updated_by(ctx: &Context<'_>, mut entries: Entries, new: &Value, old: &Value)
         entries.add(ctx.writer.owner(Operation::Update, &ctx.resource), own, &meta::rfc3339(ctx.now));
     }
     entries.cap();
-    entries.within_budget()?;
+    entries.within(ctx.field_budget())?;
     Ok(entries.write())
 }
 
