@@ -311,12 +311,12 @@ async fn deep_objects_are_refused_before_they_cost_memory() {
     };
     let apply = format!("{path}/d?fieldManager=x");
     let headers = [("content-type", APPLY)];
-    for leaves in [140_000, 290_000] {
+    for leaves in [115_000, 290_000] {
         let refused = api.send("PATCH", &apply, &headers, object(leaves).into()).await;
         refused.fails_with(413, "for server-side apply: write it with create or update");
     }
     // The creator disabled its tracking, so later writers have no cost for it.
-    api.send("POST", &path, &[("content-type", "application/json")], object(140_000).into()).await.ok();
+    api.send("POST", &path, &[("content-type", "application/json")], object(115_000).into()).await.ok();
     let label =
         api.patch(&format!("{path}/d?fieldManager=y"), MERGE, json!({"metadata": {"labels": {"a": "b"}}})).await;
     assert_eq!(label.ok()["metadata"].get("managedFields"), None);
