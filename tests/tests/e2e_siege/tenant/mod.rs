@@ -5,6 +5,7 @@
 //! | `connections` | TLS and HTTP connections |
 //! | `bodies` | single expensive requests |
 //! | `objects` | many objects, owners and deletions |
+//! | `custom` | custom resources with expensive schemas |
 //! | `kept` | fields of which the bridge keeps much |
 //! | `workloads` | work for controllers and the scheduler |
 //! | `reads` | lists, watches and documents |
@@ -12,6 +13,7 @@
 
 mod bodies;
 mod connections;
+mod custom;
 mod kept;
 mod objects;
 mod reads;
@@ -89,6 +91,7 @@ impl Tenant {
         let mut bait = manifest::pod(POD, &node.name, json!([manifest::shell("c", script)]));
         bait["metadata"]["namespace"] = json!(NAMESPACE);
         let mut objects = vec![quota, bait];
+        objects.extend(custom::definition());
         objects.extend((0..NODES).map(|at| {
             json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("paper-{at}"),
                 "labels": {"kubernetes.io/hostname": format!("paper-{at}"), "zone": format!("z{}", at % 7)}},
@@ -108,6 +111,7 @@ impl Tenant {
         all.extend(bodies::attacks(self));
         all.extend(objects::attacks(self));
         all.extend(kept::attacks(self));
+        all.extend(custom::attacks(self));
         all.extend(workloads::attacks(self));
         all.extend(reads::attacks(self));
         all.extend(streams::attacks(self));
