@@ -129,14 +129,14 @@ async fn pods_and_their_templates_of_thousands_of_parts() {
     let template = json!({"metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}});
     let set = json!({"metadata": {"name": "s"}, "spec": {"serviceName": "s", "selector": {"matchLabels": {"a": "b"}},
-        "template": template, "volumeClaimTemplates": many(MANY / 8, claim)}});
+        "template": template, "volumeClaimTemplates": many(MANY / 4, claim)}});
     let sets = api.group_path("apps/v1", "statefulsets");
     quick(&api, "POST", &sets, JSON, &set).await.ok();
     // A namespace has room for few of them.
     api.delete(&format!("{sets}/s"), Value::Null).await.ok();
 
     let rule = |n: usize| json!({"action": "FailJob", "onExitCodes": {"containerName": format!("x{n}"), "operator": "In", "values": [1]}});
-    let containers = many(MANY / 8, |n| json!({"name": format!("c{n}"), "image": "i"}));
+    let containers = many(MANY / 4, |n| json!({"name": format!("c{n}"), "image": "i"}));
     let job = json!({"metadata": {"name": "j"}, "spec": {"podFailurePolicy": {"rules": many(MANY / 2, rule)},
         "template": {"spec": {"restartPolicy": "Never", "containers": containers}}}});
     quick(&api, "POST", &api.group_path("batch/v1", "jobs"), JSON, &job).await.fails_with(422, "Too many: 2048");
@@ -158,7 +158,7 @@ async fn ranges_of_limits_are_held_against_what_they_can_be() {
     api.post(&api.path("limitranges"), range).await.ok();
     // Each differs, and the warnings are not repeated.
     let asks = |n: usize| json!({"name": format!("c{n}"), "image": "i", "resources": {"requests": {"cpu": format!("{}m", n % 999 + 1)}}});
-    one["spec"]["containers"] = many(MANY / 2, asks);
+    one["spec"]["containers"] = many(MANY * 3 / 4, asks);
     let told = quick(&api, "POST", &api.path("pods"), JSON, &one).await.fails_with(403, "but request is 999m");
     assert_eq!(told["message"].as_str().unwrap().matches("but request is").count(), 999);
     // Errors of the object itself are listed first, and a node is refused before both.

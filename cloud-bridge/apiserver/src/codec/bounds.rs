@@ -5,15 +5,13 @@ use serde_json::Value;
 
 /// Maximum size of an object as JSON in bytes, approximately: the limit of etcd (`--max-request-bytes`).
 pub(crate) const BYTES_MAX: usize = 1536 * 1024;
-/// Values in a namespaced object of a built-in kind, which tenants write: a thousand endpoints have some 27,000.
-pub(crate) const VALUES_MAX: usize = 32 * 1024;
-/// What a JSON object counts, whose memory is several times that of another value, beside the values in it.
-const OBJECT: usize = 4;
+/// Values in a namespaced object of a built-in kind, which tenants write: a thousand endpoints have some 18,000.
+pub(crate) const VALUES_MAX: usize = 20 * 1024;
 
 /// Size of a value with all that is in it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Every list, text, number and so on, and [`OBJECT`] for every object.
+    /// Every object, list, text, number and so on.
     pub(crate) values: usize,
     /// Approximate size as JSON text, in bytes.
     pub(crate) bytes: usize,
@@ -27,7 +25,7 @@ impl Size {
     }
 
     fn add(&mut self, value: &Value, depth: usize) -> Option<()> {
-        self.values += if value.is_object() { OBJECT } else { 1 };
+        self.values += 1;
         self.bytes += match value {
             Value::String(text) => text.len() + 3,
             _ => 4,
@@ -48,7 +46,7 @@ impl Size {
             let _added = self.add(value, usize::MAX);
             return;
         };
-        self.values += OBJECT;
+        self.values += 1;
         self.bytes += 4;
         for (key, inner) in map {
             match (key == name, rest) {
@@ -106,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_value_and_key_counts() {
-        assert_eq!(Size::of(&json!({"a": ["xyz", 1]}), 2), Some(Size { values: OBJECT + 3, bytes: 4 + 5 + 4 + 6 + 4 }));
+        assert_eq!(Size::of(&json!({"a": ["xyz", 1]}), 2), Some(Size { values: 4, bytes: 4 + 5 + 4 + 6 + 4 }));
         assert_eq!(Size::of(&json!({"a": ["xyz", 1]}), 1), None);
     }
 
@@ -124,12 +122,11 @@ mod tests {
         let fields = |count: usize| -> Value {
             (0..count).map(|at| (format!("k{at}"), json!({}))).collect::<serde_json::Map<_, _>>().into()
         };
-        let most = VALUES_MAX / OBJECT;
-        assert_eq!(within(&json!({"data": fields(most - 2)}), None, VALUES_MAX), Ok(()));
-        let more = json!({"data": fields(most - 1)});
+        assert_eq!(within(&json!({"data": fields(VALUES_MAX - 2)}), None, VALUES_MAX), Ok(()));
+        let more = json!({"data": fields(VALUES_MAX - 1)});
         assert!(within(&more, None, VALUES_MAX).is_err(), "managedFields that are not there count for nothing");
-        let many = json!({"data": fields(most)});
-        assert_eq!(within(&many, None, VALUES_MAX).unwrap_err(), "the object has too many values: limit is 32768");
+        let many = json!({"data": fields(VALUES_MAX)});
+        assert_eq!(within(&many, None, VALUES_MAX).unwrap_err(), "the object has too many values: limit is 20480");
         assert_eq!(within(&many, None, usize::MAX), Ok(()));
         assert_eq!(within(&many, Some(&many), VALUES_MAX), Ok(()), "finalizers of it can go");
     }
@@ -140,6 +137,6 @@ mod tests {
         let with = |owners: &Value| json!({"metadata": {"managedFields": owners, "name": "a"}, "managedFields": [1]});
         assert_eq!(within(&with(&owners), None, VALUES_MAX), Ok(()));
         assert_eq!(own(&with(&owners)), own(&with(&Value::Null)));
-        assert_eq!(own(&with(&owners)).values, 2 * OBJECT + 3, "others of this name do");
+        assert_eq!(own(&with(&owners)).values, 5, "others of this name do");
     }
 }

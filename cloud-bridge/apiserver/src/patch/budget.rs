@@ -7,7 +7,7 @@ use crate::codec::parse::OBJECT_COST;
 /// more has no use for them, and a Kubernetes object with as many would be too large for etcd.
 const MEMORY_MAX: usize = 9 * 1024 * 1024;
 /// Same for a kind that tenants write.
-const TENANT_MEMORY_MAX: usize = 4 * 1024 * 1024;
+const TENANT_MEMORY_MAX: usize = 3 * 1024 * 1024;
 /// One node of a set beside the text of its step: its place in the list of its parent, and the allocation of the text.
 const NODE_COST: usize = 80;
 
