@@ -53,8 +53,8 @@ impl Size {
         Self { looks: REST, ..Self::default() }
     }
 
-    /// Whether the process has grown: later, the free memory would lie between blocks that stay in use. Or what was in use
-    /// at the last trim is free now.
+    /// Whether the process has grown and grows no more, or has already grown by twice as much: later, the free memory
+    /// would lie between blocks that stay in use. Or what was in use at the last trim is free now.
     fn is_worth_a_walk(&mut self, now: u64, free: impl FnOnce() -> u64) -> bool {
         let steady = now < self.last.saturating_add(STEADY);
         self.last = now;
@@ -66,7 +66,8 @@ impl Size {
             true if self.looks >= REST && now >= LARGE => self.after_trim / 4,
             true if self.looks >= REST => worth(GROWN_AT_REST),
             _ if now >= LARGE => return false,
-            _ => worth(GROWN),
+            true => worth(GROWN),
+            false => 2 * worth(GROWN),
         };
         if now > self.after_trim.saturating_add(grown) {
             return true;
@@ -131,6 +132,7 @@ mod tests {
         let mut size = Size::default();
         size.settled(100 * MIB, 0);
         assert!(!size.is_worth_a_walk(110 * MIB, || 0), "not worth it");
+        assert!(!size.is_worth_a_walk(120 * MIB, || 0), "it grows");
         assert!(size.is_worth_a_walk(120 * MIB, || 0));
         size.settled(110 * MIB, 0);
         assert!(!size.is_worth_a_walk(110 * MIB, || 0), "what is in use is not asked for again and again");

@@ -340,7 +340,7 @@ mod tests {
         let objects = |count: usize| -> Value {
             (0..count).map(|at| (format!("f:{at}"), json!({"f:a": {}}))).collect::<Map<_, _>>().into()
         };
-        assert!(FieldSet::decode(&objects(4_000), &mut Budget::of_tenant()).is_ok());
+        assert!(FieldSet::decode(&objects(3_000), &mut Budget::of_tenant()).is_ok());
         assert_eq!(
             FieldSet::decode(&objects(8_000), &mut Budget::of_tenant()),
             Err(TooManyFields),
