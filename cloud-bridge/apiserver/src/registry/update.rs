@@ -78,16 +78,18 @@ pub(crate) fn change(
     let sent = new.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields"));
     let sent = sent.filter(|_| managed.is_none()).unwrap_or_default();
     resource.strategy().default(&mut new);
-    let owners = match managed {
-        Some(managed) => Owners::Applied(managed),
-        None if ctx.foresees => foreseen(ctx, &sent, new.clone(), &old),
-        None => Owners::Unknown,
+    let is_prepared = ctx.foresees && (managed.is_none() || resource.strategy().has_patterns());
+    let prepared = is_prepared.then(|| {
+        let mut prepared = new.clone();
+        prepare(ctx, &mut prepared, &old);
+        resource.strategy().foresee(&ctx.path.subresource, &prepared, Some(&old));
+        prepared
+    });
+    let owners = match (managed, prepared) {
+        (Some(managed), _) => Owners::Applied(managed),
+        (None, Some(prepared)) => foreseen(ctx, &sent, prepared, &old),
+        (None, None) => Owners::Unknown,
     };
-    if ctx.foresees && resource.strategy().has_patterns() {
-        let mut stored = new.clone();
-        prepare(ctx, &mut stored, &old);
-        resource.strategy().foresee(&ctx.path.subresource, &stored, Some(&old));
-    }
     let old = match old {
         Cow::Owned(old) => Some(old),
         Cow::Borrowed(_) => None,
@@ -95,9 +97,8 @@ pub(crate) fn change(
     Ok(Draft::Change(Box::new(Change { current: Arc::clone(current), old, new, sent, owners })))
 }
 
-/// The owners of what will be stored if admission changes nothing.
+/// The owners of what will be stored of a prepared object if admission changes nothing.
 fn foreseen(ctx: &Context<'_>, sent: &Value, mut new: Value, old: &Value) -> Owners {
-    prepare(ctx, &mut new, old);
     keep(ctx, &mut new, old);
     let managed = managed_fields::updated(ctx, sent, &new, old);
     Owners::Foreseen(hash(&new), managed)
