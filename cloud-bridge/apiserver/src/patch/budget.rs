@@ -28,7 +28,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// For an object of a kind that tenants write.
+    /// The budget of an object of a kind that tenants write.
     pub(crate) fn of_tenant() -> Self {
         Self { left: TENANT_MEMORY_MAX }
     }

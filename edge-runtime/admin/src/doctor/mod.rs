@@ -47,7 +47,7 @@ pub(crate) const VERB: Verb = Verb {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     All,
-    /// Checks a device before it becomes a node: expects neither a daemon nor an identity.
+    /// Checks a device before it becomes a node: expects no daemon and no identity.
     BeforeJoin,
 }
 
