@@ -9,7 +9,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(2);
 /// Growth since the last trim of the heap that makes another one worthwhile; a trim cannot be interrupted (30 ms for a
 /// gigabyte). In bytes, or as a fraction of the size after the last trim, whichever is more.
-const GROWN: (u64, u64) = (4 << 20, 16);
+const GROWN: (u64, u64) = (8 << 20, 8);
 /// Size from which a trim delays others noticeably (20 ms): it waits for an idle time, and for growth by a fourth.
 const LARGE: u64 = 640 << 20;
 /// Growth that makes a trim worthwhile when idle, [`REST`] checks after the last.
