@@ -208,6 +208,8 @@ enum Wants {
     Room,
     /// A place in the node's queue.
     Place,
+    /// That others have their turn: a subscription is compared with all retained messages.
+    Turn,
 }
 
 /// Since when something is waited for.
@@ -258,6 +260,10 @@ async fn talk(
             Ok(wants) => wants,
             Err(end) => return end,
         };
+        if wants == Wants::Turn {
+            tokio::task::yield_now().await;
+            continue;
+        }
         if out.is_empty() {
             shared.with(|hub| hub.write(token, &mut out.bytes, WRITE));
             match lost {
@@ -360,6 +366,7 @@ fn packets<'a>(
         if packet == Packet::Disconnect {
             return Err(End::Orderly);
         }
+        let is_subscription = matches!(packet, Packet::Subscribe(..));
         let news = shared.with(|hub| hub.packet(token, packet))?;
         if let Some(news) = news
             && let Some(place) = place.take()
@@ -369,8 +376,37 @@ fn packets<'a>(
         decoder.take(size);
         since.packet = Instant::now();
         since.rest = since.packet;
+        if is_subscription {
+            break Wants::Turn;
+        }
     };
     // Releases an unneeded place.
     *place = None;
     Ok(wants)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::super::login::Logins;
+    use super::*;
+
+    #[test]
+    fn others_have_their_turn_after_each_subscription() {
+        let (news, _node) = mpsc::channel(1);
+        let shared = Shared::new(Hub::new(&[], &[]), Logins::new(None), news);
+        let mut decoder = Decoder::default();
+        decoder.feed(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a");
+        let (packet, size) = decoder.peek().expect("it is valid").expect("it is there");
+        let Packet::Connect(connect) = packet else { panic!("no CONNECT") };
+        let who = shared.logins.who(None, None, None).expect("there are no users");
+        let token = shared.with(|hub| hub.connect(&connect, who)).expect("there is room");
+        decoder.take(size);
+        decoder.feed(b"\x82\x06\x00\x01\x00\x01a\x00\x82\x06\x00\x02\x00\x01a\x00\xc0\x00");
+        let now = Instant::now();
+        let mut since = Since { packet: now, rest: now, taken: now };
+        let mut next = || packets(&mut decoder, &shared, token, &mut None, &mut since).ok();
+        assert_eq!([next(), next(), next()], [Some(Wants::Turn), Some(Wants::Turn), Some(Wants::Bytes)]);
+    }
 }
