@@ -37,6 +37,9 @@ const LONG: Duration = Duration::from_secs(3_600);
 /// Bytes that are read, and about as many as are written at once.
 const READ: usize = 8 << 10;
 const WRITE: usize = 16 << 10;
+/// Packets that are executed before others have their turn: each message is compared with the filters of all clients. A
+/// subscription, which is compared with all retained messages, counts as all of them.
+const AT_ONCE: usize = 8;
 /// Bytes in one place that are worth to be given back.
 const MUCH: usize = 32 << 10;
 /// Bytes of memory that are kept for what is written next.
@@ -208,7 +211,7 @@ enum Wants {
     Room,
     /// A place in the node's queue.
     Place,
-    /// That others have their turn: a subscription is compared with all retained messages.
+    /// That others have their turn.
     Turn,
 }
 
@@ -350,7 +353,11 @@ fn packets<'a>(
     place: &mut Option<Permit<'a, News>>,
     since: &mut Since,
 ) -> Result<Wants, End> {
+    let mut executed = 0;
     let wants = loop {
+        if executed >= AT_ONCE {
+            break Wants::Turn;
+        }
         let Some((packet, size)) = decoder.peek()? else { break Wants::Bytes };
         let (full, for_node) = shared.with(|hub| (hub.is_full(token), hub.is_for_node(&packet)));
         if full {
@@ -366,7 +373,7 @@ fn packets<'a>(
         if packet == Packet::Disconnect {
             return Err(End::Orderly);
         }
-        let is_subscription = matches!(packet, Packet::Subscribe(..));
+        executed += if matches!(packet, Packet::Subscribe(..)) { AT_ONCE } else { 1 };
         let news = shared.with(|hub| hub.packet(token, packet))?;
         if let Some(news) = news
             && let Some(place) = place.take()
@@ -376,9 +383,6 @@ fn packets<'a>(
         decoder.take(size);
         since.packet = Instant::now();
         since.rest = since.packet;
-        if is_subscription {
-            break Wants::Turn;
-        }
     };
     // Releases an unneeded place.
     *place = None;
@@ -393,7 +397,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_have_their_turn_after_each_subscription() {
+    fn others_have_their_turn_after_a_subscription_or_some_packets() {
         let (news, _node) = mpsc::channel(1);
         let shared = Shared::new(Hub::new(&[], &[]), Logins::new(None), news);
         let mut decoder = Decoder::default();
@@ -408,5 +412,8 @@ mod tests {
         let mut since = Since { packet: now, rest: now, taken: now };
         let mut next = || packets(&mut decoder, &shared, token, &mut None, &mut since).ok();
         assert_eq!([next(), next(), next()], [Some(Wants::Turn), Some(Wants::Turn), Some(Wants::Bytes)]);
+        decoder.feed(&b"\xc0\x00".repeat(AT_ONCE + 1));
+        let mut next = || packets(&mut decoder, &shared, token, &mut None, &mut since).ok();
+        assert_eq!([next(), next()], [Some(Wants::Turn), Some(Wants::Bytes)]);
     }
 }
