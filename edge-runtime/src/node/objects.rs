@@ -135,7 +135,7 @@ impl Node {
                 Applied::Other(key) => self.dependency_changed(&key.namespace),
                 Applied::Gone(key, uid) => {
                     if !self.orders.gone(&key) && !self.devices.gone(&mut self.cx, &key, &uid)? {
-                        self.object_gone(&key, &uid);
+                        self.object_gone(&key, &uid)?;
                     }
                 }
             }
@@ -148,10 +148,7 @@ impl Node {
         let meta = &pod.metadata;
         let uid = meta.uid.clone().unwrap_or_default();
         if let Some(static_uid) = annotation(&pod, MIRROR) {
-            if let Err(error) = static_pods::mirror_known(&mut self.cx, &pod, static_uid) {
-                log::error!("{error}");
-            }
-            return Ok(());
+            return static_pods::mirror_known(&mut self.cx, &pod, static_uid);
         }
         let deletion = meta.deletion_timestamp.is_some().then(|| grace_s(meta.deletion_grace_period_seconds));
         let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
@@ -171,7 +168,7 @@ impl Node {
             if let Some(before) = before {
                 self.cx.pod_gone(&before);
             }
-            match self.lost_and_found(&uid) {
+            match self.lost_and_found(&uid)? {
                 Some(record) => self.adopt(Entry { refusal, ..Entry::new(pod, record) })?,
                 None => {
                     let mut record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.cx.clock.now());
@@ -190,11 +187,9 @@ impl Node {
         Ok(())
     }
 
-    fn object_gone(&mut self, key: &ObjectKey, uid: &str) {
+    fn object_gone(&mut self, key: &ObjectKey, uid: &str) -> Result<(), StoreError> {
         if key.kind == "Pod" {
-            if let Err(error) = self.static_pods.mirror_gone(&mut self.cx, uid) {
-                log::error!("{error}");
-            }
+            self.static_pods.mirror_gone(&mut self.cx, uid)?;
             self.cx.pod_gone(uid);
         } else if key.kind != services::KIND
             && !self.services.take(&self.cx, key)
@@ -204,6 +199,7 @@ impl Node {
             // Optional files go with it; all others stay as they are, as on a kubelet.
             self.dependency_changed(&key.namespace);
         }
+        Ok(())
     }
 
     /// A ConfigMap or Secret of this namespace came or changed, or, without one, a RuntimeClass.
@@ -360,17 +356,20 @@ mod tests {
     #[test]
     fn mirror_is_no_pod_of_its_own() {
         let mut bench = Bench::new();
-        bench.node.pod_wanted(with(&pod("m", "m"), "annotations", json!({ MIRROR: "static" })), None).unwrap();
+        let mirror = with(&pod("m", "m"), "annotations", json!({ MIRROR: "static" }));
+        bench.node.pod_wanted(mirror.clone(), None).unwrap();
         assert!(bench.node.cx.pods.is_empty());
+        bench.node.cx.store.refuse_writes(true);
+        assert!(bench.node.pod_wanted(mirror, None).is_err(), "its deletion cannot be reported");
     }
 
     #[test]
     fn tombstone_ends_the_pod_of_its_uid_alone() {
         let mut bench = Bench::new();
         bench.add("u");
-        bench.node.object_gone(&key("Pod", "u"), "another of this name");
+        bench.node.object_gone(&key("Pod", "u"), "another of this name").unwrap();
         assert_eq!(bench.record("u").deletion, None);
-        bench.node.object_gone(&key("Pod", "u"), "u");
+        bench.node.object_gone(&key("Pod", "u"), "u").unwrap();
         assert!(bench.record("u").deletion.as_ref().is_some_and(|deletion| deletion.object_gone));
     }
 
@@ -394,7 +393,7 @@ mod tests {
         for (kind, turns) in
             [("ConfigMap", 1), ("Secret", 1), (services::KIND, 0), (SERVICE_VIEW, 0), (SITE_VIEW, 0), (POLICY_VIEW, 0)]
         {
-            bench.node.object_gone(&key(kind, "x"), "x");
+            bench.node.object_gone(&key(kind, "x"), "x").unwrap();
             assert_eq!(bench.take_dirty().len(), turns, "{kind}");
         }
     }

@@ -52,14 +52,11 @@ impl Node {
     }
 
     /// Returns the record of a pod whose object could not be read, now that the object has arrived.
-    pub(super) fn lost_and_found(&self, uid: &str) -> Option<PodRecord> {
+    pub(super) fn lost_and_found(&self, uid: &str) -> Result<Option<PodRecord>, StoreError> {
         if !self.cx.recovery.kept.contains_key(uid) {
-            return None;
+            return Ok(None);
         }
-        self.cx.store.pod_record(uid).unwrap_or_else(|error| {
-            log::error!("{error}");
-            None
-        })
+        self.cx.store.pod_record(uid)
     }
 
     /// Takes up a pod again with what runs of it.
@@ -247,6 +244,15 @@ mod tests {
         assert_eq!(bench.node.cx.recovery.strangers.keys().collect::<Vec<_>>(), ["other"]);
         bench.node.pod_wanted(pod("new", "new"), None).unwrap();
         assert!(!bench.record("new").admitted, "another pod begins anew");
+    }
+
+    #[test]
+    fn pod_whose_record_the_store_cannot_read_does_not_begin_anew() {
+        let mut bench = Bench::new();
+        bench.node.cx.recovery.keep(kept("u"));
+        bench.node.cx.store.lose_table("pods");
+        assert!(bench.node.pod_wanted(pod("u", "u"), None).is_err());
+        assert!(!bench.node.cx.pods.contains("u"));
     }
 
     #[test]
