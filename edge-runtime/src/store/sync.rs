@@ -54,4 +54,13 @@ mod tests {
         store.write_durable(|writer| writer.set_fact(Fact::Cluster, "c")).unwrap();
         assert!(store.is_synced());
     }
+
+    #[test]
+    fn every_build_of_sqlite_syncs_without_times() {
+        for file in [".cargo/config.toml", "scripts/cross"] {
+            let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+            let text = std::fs::read_to_string(path).unwrap();
+            assert!(text.contains("-DHAVE_FDATASYNC"), "{file}");
+        }
+    }
 }
