@@ -216,7 +216,7 @@ impl Node {
             self.devices.step(&self.cx);
             self.orders.step(&mut self.cx)?;
             // After all steps that report.
-            let reports = self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now);
+            let reports = self.send_reports(now);
             let wake = [
                 self.cx.pods.wake_due(now),
                 ends,
@@ -234,8 +234,13 @@ impl Node {
             ];
             let wake = wake.into_iter().flatten().min();
             metrics::turns::turned(turn.elapsed());
-            let news =
-                if self.cx.resumed && self.cx.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
+            let news = if self.cx.resumed && self.cx.pods.any_dirty() {
+                // Programs that the steps run start now, and not after the next pod's turn.
+                smol::future::yield_now().await;
+                sources.try_next()
+            } else {
+                sources.next(wake).await
+            };
             turn = Instant::now();
             let mut next = news;
             for _ in 0..BATCH {
@@ -261,10 +266,7 @@ impl Node {
             if self.cx.resumed
                 && let Some(uid) = self.cx.pods.next_dirty()
             {
-                self.settle(&uid)?;
-                self.services.look_at_pod(&self.cx, &self.launch, &uid);
-                self.policies.look_at_pod(&self.cx, &self.launch, &uid);
-                self.idle.disturb(now);
+                self.take_turn(&uid, now)?;
                 // Lets the monitor's and the link's tasks move what this turn gave them.
                 smol::future::yield_now().await;
             }
