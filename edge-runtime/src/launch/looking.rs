@@ -24,7 +24,7 @@ use crate::volume::Owning;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Helpers that cannot even be killed, because their file system does not let go of them.
 const MOST_STUCK: usize = 64;
-/// Helpers that work at once, and are kept until [`Looks::rest`]: one for each pod of a burst would take longer to start
+/// Helpers that work at once and are kept until [`Looks::rest`]: one for each pod of a burst would take longer to start
 /// than all the looks.
 const MOST: usize = 2;
 /// Longest wait for one of these: it may look at a file system that hangs.

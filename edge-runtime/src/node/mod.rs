@@ -255,6 +255,7 @@ impl Node {
             if let Some(news) = next {
                 self.take(news)?;
             }
+            self.keep_tokens()?;
             self.housekeeping()?;
             if self.neighbours.has_changed() {
                 self.follow_neighbours()?;

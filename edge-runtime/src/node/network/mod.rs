@@ -43,15 +43,14 @@ impl Node {
         }
     }
 
-    /// Prepares the pods that wait no longer for their tokens.
+    /// Prepares a pod that waits no longer for its tokens.
     pub(super) fn prepare_waited(&mut self) {
-        for uid in self.tokens.waited(self.cx.mono()) {
-            let Some(entry) = self.cx.pods.get(&uid) else { continue };
-            if entry.record.sandbox.state == SandboxState::Preparing {
-                let pod = Rc::clone(&entry.pod);
-                let answer = self.prepare_sandbox(&uid, &pod);
-                self.answered(&uid, answer);
-            }
+        let Some(uid) = self.tokens.next_waited(self.cx.mono()) else { return };
+        let Some(entry) = self.cx.pods.get(&uid) else { return };
+        if entry.record.sandbox.state == SandboxState::Preparing {
+            let pod = Rc::clone(&entry.pod);
+            let answer = self.prepare_sandbox(&uid, &pod);
+            self.answered(&uid, answer);
         }
     }
 
