@@ -276,6 +276,7 @@ impl Node {
 
     /// Nothing was to be done for a while: what was needed for it goes.
     fn rest(&self) {
+        self.cx.store.checkpoint_if_long();
         self.cx.store.release_cache();
         self.launch.sandboxes.looks.rest();
         sampan_memory::trim();
