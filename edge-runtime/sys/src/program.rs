@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Variable with the daemon's settings of the allocator, which keep little memory and cost time: only its own helpers
 /// inherit them.
-const TUNABLES: &str = "GLIBC_TUNABLES";
+pub(crate) const TUNABLES: &str = "GLIBC_TUNABLES";
 
 /// Result of a program.
 #[derive(Debug)]
