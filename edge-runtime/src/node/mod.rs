@@ -196,7 +196,6 @@ impl Node {
         let mut turn = Instant::now();
         loop {
             let now = self.cx.clock.now().mono;
-            self.tokens.renew(&self.cx);
             self.prepare_waited();
             let shutdown = match self.shutdown_step(now) {
                 Ok(()) => return self.leave().await.map(|()| End::Stopped),
@@ -256,6 +255,10 @@ impl Node {
                 self.take(news)?;
             }
             self.keep_tokens()?;
+            if self.tokens.renew(&self.cx) {
+                // The bridge answers while the pod's sandbox is made.
+                smol::future::yield_now().await;
+            }
             self.housekeeping()?;
             if self.neighbours.has_changed() {
                 self.follow_neighbours()?;

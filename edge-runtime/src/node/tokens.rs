@@ -153,9 +153,10 @@ impl Tokens {
         }
     }
 
-    /// Asks for what is due.
-    pub(super) fn renew(&mut self, cx: &Context) {
+    /// Asks for what is due. Returns true if something was.
+    pub(super) fn renew(&mut self, cx: &Context) -> bool {
         let now = self.true_time(cx.clock.now());
+        let mut asked = false;
         if let Some(link) = cx.connection() {
             let mut under_way = each(&mut self.slots).filter(|(_, _, slot)| slot.asked.is_some()).count();
             for (uid, wanted, slot) in each(&mut self.slots).filter(|(_, _, slot)| slot.is_due(&now)) {
@@ -175,12 +176,14 @@ impl Tokens {
                     self.last_id = id;
                     slot.asked = Some(id);
                     under_way += 1;
+                    asked = true;
                 } else {
                     "the bridge issues no tokens (an older version?)".clone_into(&mut slot.problem);
                     slot.not_before = Some(now.mono.after(AGAIN.1));
                 }
             }
         }
+        asked
     }
 
     /// When to come again.
@@ -250,8 +253,8 @@ impl Tokens {
         Ok(pods)
     }
 
-    /// Whether the pod's volumes have to wait for tokens that are on their way. If so the answer to
-    /// `PrepareSandbox` comes later.
+    /// Whether the pod's volumes have to wait for tokens that are on their way. Then [`Tokens::next_waited`] returns the
+    /// pod later.
     pub(super) fn awaits(&mut self, cx: &Context, uid: &str) -> bool {
         if cx.connection().is_none() || !self.lacks(uid) || !self.can_still_come(uid) {
             return false;

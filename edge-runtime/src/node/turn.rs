@@ -194,7 +194,6 @@ impl Node {
                 log::debug!("pod {}/{}: {step:?}", entry.record.namespace, entry.record.name);
             }
             match step {
-                Step::PrepareSandbox if self.tokens.awaits(&self.cx, uid) => {}
                 Step::PrepareSandbox => answers.extend(self.prepare_sandbox(uid, &pod)),
                 Step::EnsureImage { container, reference, policy, for_volume } => {
                     let waiter = Waiter { uid: uid.to_owned(), container, for_volume, reference, asked: now.mono };
