@@ -73,11 +73,7 @@ impl Node {
                 let now = self.cx.mono();
                 self.cx.acknowledged.add(vec![id], now);
             }
-            LinkEvent::Token { id, answer } => {
-                if let Some(uid) = self.tokens.answered(&mut self.cx, id, answer)? {
-                    self.refresh_volumes(&uid);
-                }
-            }
+            LinkEvent::Token { id, answer } => self.tokens.answered(id, answer, self.cx.mono()),
             LinkEvent::Stream(event) => self.take_stream(event),
         }
         Ok(())
@@ -216,6 +212,14 @@ impl Node {
         if let Err(error) = self.launch.sandboxes.refresh_volumes(&entry.pod, &entry.record.ips, &self.cx.objects()) {
             log::warn!("pod {}/{}: {error}", entry.record.namespace, entry.record.name);
         }
+    }
+
+    /// Stores the tokens that the last news had, and gives them to their pods.
+    pub(super) fn keep_tokens(&mut self) -> Result<(), StoreError> {
+        for uid in self.tokens.keep(&mut self.cx)? {
+            self.refresh_volumes(&uid);
+        }
+        Ok(())
     }
 
     /// Makes the static pods match their folder.

@@ -13,7 +13,7 @@ use super::containers::ContainerRef;
 use super::pulls::{Waiter, secrets};
 use super::sources::HookRef;
 use super::{Node, resize};
-use crate::pod::clock::Now;
+use crate::pod::clock::{Mono, Now};
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::{self, World};
 use crate::pod::record::{PodRecord, PodSource};
@@ -25,6 +25,24 @@ use crate::store::StoreError;
 const MAX_ROUNDS: usize = 64;
 
 impl Node {
+    /// One pod's turn, with what follows from it for others. Its reports leave now, and not after the next pod's turn.
+    ///
+    /// # Errors
+    /// Same as [`Node::settle`].
+    pub(super) fn take_turn(&mut self, uid: &str, now: Mono) -> Result<(), StoreError> {
+        self.settle(uid)?;
+        self.services.look_at_pod(&self.cx, &self.launch, uid);
+        self.policies.look_at_pod(&self.cx, &self.launch, uid);
+        self.idle.disturb(now);
+        self.send_reports(now);
+        Ok(())
+    }
+
+    /// Gives reports that may leave to the link. Returns when to call again, if some wait for a time.
+    pub(super) fn send_reports(&mut self, now: Mono) -> Option<Mono> {
+        self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now)
+    }
+
     /// Brings one pod as far as it gets without waiting.
     ///
     /// # Errors
@@ -176,7 +194,6 @@ impl Node {
                 log::debug!("pod {}/{}: {step:?}", entry.record.namespace, entry.record.name);
             }
             match step {
-                Step::PrepareSandbox if self.tokens.awaits(&self.cx, uid) => {}
                 Step::PrepareSandbox => answers.extend(self.prepare_sandbox(uid, &pod)),
                 Step::EnsureImage { container, reference, policy, for_volume } => {
                     let waiter = Waiter { uid: uid.to_owned(), container, for_volume, reference, asked: now.mono };
@@ -233,10 +250,12 @@ fn tells_of_an_end(told: &mut u64, ends: u64, reports: &[Report]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use edge_protocol::message::ToCloud;
     use serde_json::json;
 
-    use super::super::bench::Bench;
+    use super::super::bench::{Bench, running};
     use super::*;
+    use crate::link::LinkHandle;
     use crate::pod::record::{Deletion, SandboxState};
 
     #[test]
@@ -275,6 +294,27 @@ mod tests {
         bench.node.settle("u").unwrap();
         assert!(!bench.node.cx.pods.contains("u"));
         assert_eq!(bench.node.cx.store.pod_record("u").unwrap(), None);
+    }
+
+    #[test]
+    fn reports_of_a_turn_leave_before_the_next_one() {
+        let mut bench = Bench::new();
+        let link = LinkHandle::for_tests(&bench.node.cx.paths, &[]);
+        bench.node.cx.link = Some(link.clone());
+        bench.node.cx.outgoing.connected(Vec::new(), Mono(0));
+        for uid in ["runs", "ended"] {
+            bench.add(uid);
+            bench.sandbox(uid, SandboxState::Ready { since: Default::default() });
+            bench.container(uid, running(uid, 7));
+        }
+        link.says();
+        bench.node.take_turn("runs", Mono(0)).unwrap();
+        let said = link.says();
+        let of = |report: &Report| matches!(report, Report::PodStatus { uid, .. } if uid == "runs");
+        assert!(said.iter().any(|said| matches!(said, ToCloud::Up { report, .. } if of(report))), "{said:?}");
+        bench.node.exit_sync.told("ended", "c0");
+        bench.node.take_turn("ended", Mono(0)).unwrap();
+        assert!(link.says().is_empty(), "its end is not on the medium");
     }
 
     /// Reports of one turn of the pod `u`, in order, by kind and uid. Events are left out.
