@@ -68,7 +68,7 @@ pub trait Strategy: Send + Sync {
         None
     }
 
-    /// Whether the schema of the kind has patterns, which may take long also for a short object.
+    /// Whether the schema of the kind has patterns or alternatives, which may take long also for a short object.
     fn has_patterns(&self) -> bool {
         false
     }

@@ -6,7 +6,8 @@ use edge_protocol::json::SetField;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1;
 use serde_json::{Value, json};
 
-use super::{FINALIZER, approval, cel, patterns, scale, structural};
+use super::validate::Judge;
+use super::{FINALIZER, approval, cel, scale, structural};
 use crate::codec::decode;
 use crate::kinds::columns::{NAME, name};
 use crate::kinds::defaults::drop_zero;
@@ -174,10 +175,10 @@ fn validate(obj: &Value) -> Vec<FieldError> {
 
 /// Errors of the versions' schemas, and of the paths of `scale`.
 fn schemas(definition: &Value) -> Vec<FieldError> {
-    let mut programs = patterns::DEFINITION_MAX;
+    let mut judge = Judge::of_definition();
     let all = cel::schemas(definition).into_iter();
     let mut errors: Vec<FieldError> =
-        all.flat_map(|(path, schema)| structural::check(schema, &path, &mut programs)).collect();
+        all.flat_map(|(path, schema)| structural::check(schema, &path, &mut judge)).collect();
     for (index, version) in items(&definition["spec"], "versions").iter().enumerate() {
         let path = format!("spec.versions[{index}].subresources.scale");
         scale::definition(&version["subresources"]["scale"], &path, &mut errors);

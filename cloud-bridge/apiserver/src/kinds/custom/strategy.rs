@@ -195,10 +195,15 @@ impl Custom {
     }
 }
 
-/// Whether there is a pattern anywhere in a schema. A property of that name is an object.
+/// Whether there are patterns or alternatives anywhere in a schema, which may take long also for a short object. A
+/// property of such a name is an object.
 fn has_patterns(schema: &Value) -> bool {
     match schema {
-        Value::Object(map) => map.get("pattern").is_some_and(Value::is_string) || map.values().any(has_patterns),
+        Value::Object(map) => {
+            map.get("pattern").is_some_and(Value::is_string)
+                || ["anyOf", "oneOf"].iter().any(|word| map.get(*word).is_some_and(Value::is_array))
+                || map.values().any(has_patterns)
+        }
         Value::Array(items) => items.iter().any(has_patterns),
         _ => false,
     }
@@ -398,7 +403,8 @@ mod tests {
             Custom::new(&json!({}), &json!({"schema": {"openAPIV3Schema": schema}}), false).has_patterns()
         };
         assert!(has(json!({"properties": {"a": {"items": {"anyOf": [{"pattern": "^x$"}]}}}})));
-        assert!(!has(json!({"properties": {"pattern": {"type": "string"}}})));
+        assert!(!has(json!({"properties": {"pattern": {"type": "string"}, "oneOf": {"type": "string"}}})));
+        assert!(has(json!({"properties": {"a": {"oneOf": [{"minLength": 1}, {"enum": ["x"]}]}}})), "these multiply");
     }
 
     #[test]

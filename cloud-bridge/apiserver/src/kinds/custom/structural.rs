@@ -3,9 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::{list_types, lists, patterns, schema as structure, validate};
+use super::validate::{Held, Judge};
+use super::{list_types, lists, schema as structure};
 use apimachinery::field::{Errors, FieldError};
-use apimachinery::json::{entries, items, present, remove, text};
+use apimachinery::json::{entries, items, present, text};
 
 /// Position of a schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,11 +23,11 @@ const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 
-/// Errors of the schema of one version. `programs` is the rest of the limit for all patterns of the definition.
-pub(super) fn check(schema: &Value, path: &str, programs: &mut usize) -> Errors {
+/// Errors of the schema of one version. `judge` is for all versions of the definition.
+pub(super) fn check<'s>(schema: &'s Value, path: &str, judge: &mut Judge<'s>) -> Errors {
     let mut errors = Errors::new();
-    main(schema, Level::Root, path, programs, &mut errors);
-    defaults(schema, path, &mut errors);
+    main(schema, Level::Root, path, judge, &mut errors);
+    defaults(schema, path, judge, &mut errors);
     errors
 }
 
@@ -35,17 +36,17 @@ fn is(schema: &Value, word: &str) -> bool {
 }
 
 /// A schema that defines the structure of values.
-fn main(schema: &Value, level: Level, path: &str, programs: &mut usize, errors: &mut Errors) {
+fn main<'s>(schema: &'s Value, level: Level, path: &str, judge: &mut Judge<'s>, errors: &mut Errors) {
     let kind = text(schema, "type");
     let wrong = |field: &str, value: &Value, why: &str| FieldError::invalid(format!("{path}.{field}"), value, why);
     if kind == "array" && !schema["items"].is_object() {
         errors.push(FieldError::required(format!("{path}.items"), "must be specified"));
     }
     if schema["items"].is_object() {
-        main(&schema["items"], Level::Item, &format!("{path}.items"), programs, errors);
+        main(&schema["items"], Level::Item, &format!("{path}.items"), judge, errors);
     }
     for (name, inner) in entries(schema, "properties") {
-        main(inner, Level::Field, &format!("{path}.properties[{name}]"), programs, errors);
+        main(inner, Level::Field, &format!("{path}.properties[{name}]"), judge, errors);
     }
     if let Some(inner) = present(schema, "additionalProperties") {
         let at = format!("{path}.additionalProperties");
@@ -61,7 +62,7 @@ fn main(schema: &Value, level: Level, path: &str, programs: &mut usize, errors: 
             errors.push(FieldError::forbidden(&at, why));
         }
         if inner.is_object() {
-            main(inner, Level::Field, &at, programs, errors);
+            main(inner, Level::Field, &at, judge, errors);
         }
     }
     if is(schema, INT_OR_STRING) {
@@ -73,7 +74,7 @@ fn main(schema: &Value, level: Level, path: &str, programs: &mut usize, errors: 
         errors.push(wrong(PRESERVE, &schema[PRESERVE], "must be true or undefined"));
     }
     list_types::check(schema, path, errors);
-    combined(schema, (schema, path), path, programs, errors);
+    combined(schema, (schema, path), path, judge, errors);
     if is(schema, EMBEDDED) && kind != "object" {
         let why = "must be object if x-kubernetes-embedded-resource is true";
         errors.push(match kind {
@@ -123,47 +124,35 @@ fn object_fields(properties: &Value, level: Level, path: &str, errors: &mut Erro
 
 /// The parts of a schema that only validate: its pattern, and combined schemas. `main` is the schema that defines the
 /// structure, with its path.
-fn combined(schema: &Value, main: (&Value, &str), path: &str, programs: &mut usize, errors: &mut Errors) {
+fn combined<'s>(schema: &'s Value, main: (&Value, &str), path: &str, judge: &mut Judge<'s>, errors: &mut Errors) {
     let either = |value: &Value| *value == json!([{"type": "integer"}, {"type": "string"}]);
     for list in LISTS {
         for (i, inner) in items(schema, list).iter().enumerate() {
-            let at = format!("{path}.{list}[{i}]");
-            // The two forms in which an integer or a string may be described.
+            // How an integer or a string may be described.
             if list == "anyOf" && either(&schema["anyOf"]) {
                 continue;
             }
-            let skip = list == "allOf" && i == 0 && either(&inner["anyOf"]);
-            let shown = if skip { without_any(inner) } else { inner.clone() };
-            nested(&shown, main, &at, programs, errors);
+            nested(inner, main, &format!("{path}.{list}[{i}]"), judge, errors);
         }
     }
     if schema["not"].is_object() {
         let at = format!("{path}.not");
-        nested(&schema["not"], main, &at, programs, errors);
+        nested(&schema["not"], main, &at, judge, errors);
     }
-    let Some(pattern) = present(schema, "pattern").and_then(Value::as_str) else { return };
-    let at = format!("{path}.pattern");
-    match patterns::compile(pattern) {
-        Ok(made) => match programs.checked_sub(made.size) {
-            Some(left) => *programs = left,
-            None => errors.push(FieldError::forbidden(at, "all patterns of the definition together are too large")),
-        },
-        Err(why) => {
-            let why = format!("must be a valid regular expression, but isn't: {why}");
-            errors.push(FieldError::invalid(at, &pattern.into(), &why));
-        }
+    if let Some(pattern) = present(schema, "pattern").and_then(Value::as_str) {
+        errors.extend(judge.patterns.check(pattern, &format!("{path}.pattern")));
     }
-}
-
-fn without_any(schema: &Value) -> Value {
-    let mut schema = schema.clone();
-    remove(&mut schema, "anyOf");
-    schema
 }
 
 /// A schema within `anyOf` and the like: it must not define the structure of values, and only validates what `main`,
 /// the schema around it, defines.
-fn nested(schema: &Value, (main, main_path): (&Value, &str), path: &str, programs: &mut usize, errors: &mut Errors) {
+fn nested<'s>(
+    schema: &'s Value,
+    (main, main_path): (&Value, &str),
+    path: &str,
+    judge: &mut Judge<'s>,
+    errors: &mut Errors,
+) {
     const FORBIDDEN: [(&str, &str); 12] = [
         ("type", "must be empty to be structural"),
         ("additionalProperties", "must be undefined to be structural"),
@@ -178,7 +167,7 @@ fn nested(schema: &Value, (main, main_path): (&Value, &str), path: &str, program
         ("x-kubernetes-list-type", "must be undefined to be structural"),
         ("x-kubernetes-map-type", "must be undefined to be structural"),
     ];
-    combined(schema, (main, main_path), path, programs, errors);
+    combined(schema, (main, main_path), path, judge, errors);
     for (word, why) in FORBIDDEN {
         let given = present(schema, word).filter(|given| **given != false && **given != "" && **given != json!([]));
         if given.is_some() || (word == "additionalProperties" && schema[word] == false) {
@@ -193,10 +182,10 @@ fn nested(schema: &Value, (main, main_path): (&Value, &str), path: &str, program
         let at = format!("{path}.properties[metadata]");
         errors.push(FieldError::forbidden(at, "must not be specified in a nested context"));
     }
-    let mut below = |inner: &Value, of_main: &Value, step: &str, errors: &mut Errors| {
+    let mut below = |inner: &'s Value, of_main: &Value, step: &str, errors: &mut Errors| {
         let (at, main_path) = (format!("{path}.{step}"), format!("{main_path}.{step}"));
         if of_main.is_object() {
-            nested(inner, (of_main, &main_path), &at, programs, errors);
+            nested(inner, (of_main, &main_path), &at, judge, errors);
         } else {
             errors.push(FieldError::required(main_path, &format!("because it is defined in {at}")));
         }
@@ -211,7 +200,7 @@ fn nested(schema: &Value, (main, main_path): (&Value, &str), path: &str, program
 }
 
 /// Defaults must be valid as in an object, without fields that would be pruned.
-fn defaults(schema: &Value, path: &str, errors: &mut Errors) {
+fn defaults<'s>(schema: &'s Value, path: &str, judge: &mut Judge<'s>, errors: &mut Errors) {
     if let Some(default) = present(schema, "default") {
         let at = format!("{path}.default");
         let mut pruned = default.clone();
@@ -220,17 +209,15 @@ fn defaults(schema: &Value, path: &str, errors: &mut Errors) {
             errors.push(FieldError::invalid(&at, default, "must not have unknown fields"));
         }
         structure::default(&mut pruned, schema);
-        let mut wrong = Errors::new();
-        validate::validate(&pruned, None, schema, &at, &mut wrong);
-        errors.extend(wrong);
+        errors.extend(judge.errors(Held { value: &pruned, old: None, schema, path: &at }));
         errors.extend(lists::duplicates(&pruned, schema, &at));
     }
     for (name, inner) in entries(schema, "properties") {
-        defaults(inner, &format!("{path}.properties[{name}]"), errors);
+        defaults(inner, &format!("{path}.properties[{name}]"), judge, errors);
     }
     for word in ["items", "additionalProperties"] {
         if schema[word].is_object() {
-            defaults(&schema[word], &format!("{path}.{word}"), errors);
+            defaults(&schema[word], &format!("{path}.{word}"), judge, errors);
         }
     }
 }
@@ -245,8 +232,7 @@ mod tests {
     }
 
     fn told_root(schema: Value) -> Vec<String> {
-        let mut left = patterns::DEFINITION_MAX;
-        let errors = check(&schema, "s", &mut left);
+        let errors = check(&schema, "s", &mut Judge::of_definition());
         errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect()
     }
 
@@ -261,11 +247,23 @@ mod tests {
 
     #[test]
     fn patterns_of_a_definition_are_bounded_together() {
-        let mut left = 1 << 16;
-        let one = json!({"type": "string", "pattern": "^([a-z]{1,60}-){1,8}$"});
-        let schema = json!({"type": "object", "properties": {"a": one, "b": one, "c": one, "d": one, "e": one}});
-        let errors = check(&schema, "s", &mut left);
-        assert!(errors.iter().any(|error| error.message.contains("together are too large")), "{errors:?}");
+        let all = |same: bool| -> serde_json::Map<String, Value> {
+            let named = |n: u32| if same { 0 } else { n };
+            let one = |n: u32| json!({"type": "string", "pattern": format!("^x{n}([a-z]{{1,60}}-){{1,60}}$")});
+            (0..200).map(|n| (format!("p{n}"), one(named(n)))).collect()
+        };
+        let told = |same: bool| told_root(json!({"type": "object", "properties": all(same)}));
+        assert!(told(false).iter().any(|error| error.contains("together are too large")));
+        assert_eq!(told(true), [""; 0], "a pattern is compiled once");
+    }
+
+    #[test]
+    fn work_for_the_defaults_of_a_definition_is_bounded_together() {
+        let one = json!({"type": "string", "pattern": "^([a-z]{1,60}-?){1,60}$", "default": "a".repeat(100)});
+        let all: serde_json::Map<String, Value> = (0..200).map(|n| (format!("p{n}"), one.clone())).collect();
+        let told = told_root(json!({"type": "object", "properties": all}));
+        assert!(told.last().is_some_and(|error| error.contains("too large to be held against")), "{told:?}");
+        assert_eq!(self::told(one), [""; 0]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Number, Value};
 
 use super::lists;
-use super::patterns::Patterns;
+use super::patterns::{DEFAULTS_WORK, Patterns};
 use apimachinery::field::{Errors, FieldError, FieldErrorKind};
 
 /// How many errors are made in full. Those beyond are counted only, and a schema may have long words.
@@ -17,33 +17,30 @@ const SHORT: usize = 16;
 /// How often values of one object are held against schemas of `anyOf`, `oneOf` and `not`: these multiply.
 const ALTERNATIVES_MAX: usize = 500_000;
 
+/// The same limit for the defaults of one definition, which are judged on the bridge's thread.
+const DEFAULTS_ALTERNATIVES: usize = 20_000;
+
 /// Adds the errors of `value` at `path`. Parts that equal `old` are not checked: they may be older than the schema
 /// (apiextensions-apiserver pkg/apiserver/validation/ratcheting.go).
 pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let mut judge = Judge::default();
-    judge.judge(Held { value, old, schema, path });
-    errors.append(&mut judge.errors);
-    if judge.is_spent() {
-        let why = "the object is too large to be held against the patterns and alternatives of its schema";
-        errors.push(FieldError::forbidden(path, why));
-    }
+    errors.extend(Judge::default().errors(Held { value, old, schema, path }));
 }
 
 /// A value that is held against a schema.
 #[derive(Clone, Copy)]
-struct Held<'v, 's> {
-    value: &'v Value,
+pub(super) struct Held<'v, 's> {
+    pub(super) value: &'v Value,
     /// The previous value.
-    old: Option<&'v Value>,
-    schema: &'s Value,
-    path: &'v str,
+    pub(super) old: Option<&'v Value>,
+    pub(super) schema: &'s Value,
+    pub(super) path: &'v str,
 }
 
 /// Errors so far, compiled schemas, which are shared by many values, and the rest of the limits.
 #[derive(Default)]
-struct Judge<'s> {
+pub(super) struct Judge<'s> {
     errors: Errors,
-    patterns: Patterns<'s>,
+    pub(super) patterns: Patterns<'s>,
     /// How deep within alternatives the value is judged, and how often that was.
     within: usize,
     alternatives: usize,
@@ -52,6 +49,22 @@ struct Judge<'s> {
 }
 
 impl<'s> Judge<'s> {
+    /// Returns a judge for the defaults of one definition.
+    pub(super) fn of_definition() -> Self {
+        let alternatives = ALTERNATIVES_MAX - DEFAULTS_ALTERNATIVES;
+        Self { patterns: Patterns::within(DEFAULTS_WORK), alternatives, ..Self::default() }
+    }
+
+    /// The errors of a value.
+    pub(super) fn errors(&mut self, held: Held<'_, 's>) -> Errors {
+        self.judge(held);
+        if self.is_spent() {
+            let why = "the object is too large to be held against the patterns and alternatives of its schema";
+            self.errors.push(FieldError::forbidden(held.path, why));
+        }
+        std::mem::take(&mut self.errors)
+    }
+
     /// Whether the limits are used up.
     fn is_spent(&self) -> bool {
         self.patterns.spent || self.alternatives > ALTERNATIVES_MAX
