@@ -21,6 +21,7 @@ mod index;
 pub(super) mod post;
 pub(super) mod respond;
 pub(super) mod tally;
+mod tls;
 mod view;
 pub(super) mod watch;
 mod write;

@@ -20,6 +20,7 @@ use serde::de::IgnoredAny;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::tls::Verifier;
 use crate::pki::clock;
 
 /// Timeout for an answer, including everything before it.
@@ -124,9 +125,17 @@ impl Poster {
         found.errors.iter().for_each(|error| log::warn!("certificates that the system believes: {error}"));
         roots.add_parsable_certificates(found.certs.into_iter().chain(self.authorities.iter().cloned()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_details(provider, Arc::new(clock::Floored));
+        let config = ClientConfig::builder_with_details(Arc::clone(&provider), Arc::new(clock::Floored));
         let config = config.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let config = match self.authorities.as_slice() {
+            [] => config.with_root_certificates(roots),
+            own => {
+                // `dangerous` is rustls' name for a custom verifier.
+                let verifier = Verifier::new(provider, roots, own)?;
+                config.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+            }
+        };
+        let config = config.with_no_client_auth();
         let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config);
         let made = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
