@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sampan_floors::{behind_wall, circles};
+use sampan_floors::{behind_wall, circles, sources::product_code};
 
 /// Crates, and those that must not be among all of their dependencies.
 const WALLS: [(&str, &[&str]); 4] = [
@@ -34,5 +34,19 @@ fn the_walls_of_the_crates_hold() {
     for (own, forbidden) in WALLS {
         let found = behind_wall(here(), own, forbidden);
         assert!(found.is_empty(), "{own} depends on {found:?}");
+    }
+}
+
+/// A board without a battery boots in 1970: `apimachinery::clock` judges certificates and tokens.
+#[test]
+fn expiry_is_judged_by_the_floored_clock() {
+    // The wall clock that wrote a deletion time also judges it.
+    let allowed = |path: &Path| usize::from(path.ends_with("auth/accounts/identity.rs"));
+    for folder in ["src/pki", "src/listen", "src/kubelet", "apiserver/src/auth", "apiserver/src/registry/subresource"] {
+        for (path, code) in product_code(&here().join(folder)) {
+            let found: usize =
+                ["SystemTime::now()", "Timestamp::now()"].map(|call| code.matches(call).count()).iter().sum();
+            assert!(found <= allowed(&path), "{}", path.display());
+        }
     }
 }

@@ -53,6 +53,14 @@ fn g23_a_request_for_another_node_or_with_a_bad_signature_is_refused() {
     assert!(matches!(authority.node("edge-1", &vec![0; MAX_REQUEST + 1]), Err(PkiError::Request(_))));
 }
 
+/// A join is checked before its token is redeemed: nothing is signed for a client without a token.
+#[test]
+fn join_request_is_checked_without_the_authority() {
+    assert!(check_node_request("edge-1", &request("system:node:edge-1")).is_ok());
+    assert!(matches!(check_node_request("edge-1", &request("system:node:edge-2")), Err(PkiError::Request(_))));
+    assert!(matches!(check_node_request("edge-1", b"nonsense"), Err(PkiError::Request(_))));
+}
+
 #[test]
 fn other_keys_than_p256_are_refused() {
     let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
