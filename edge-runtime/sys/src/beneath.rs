@@ -29,16 +29,27 @@ pub fn open_beneath<P: ?Sized + NixPath>(folder: impl AsFd, path: &P, flags: OFl
 }
 
 fn open<P: ?Sized + NixPath>(from: impl AsFd, path: &P, flags: OFlag, within: ResolveFlag) -> Result<OwnedFd, Errno> {
-    let resolve = within | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-    let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).resolve(resolve);
+    let flags = flags | OFlag::O_CLOEXEC;
+    let how = OpenHow::new().flags(flags).resolve(within | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    open_by(
+        || openat2(&from, path, how),
+        || {
+            let path = path.with_nix_path(|path| OsStr::from_bytes(path.to_bytes()).to_owned())?;
+            step_by_step(from.as_fd(), &path, flags, within)
+        },
+    )
+}
+
+/// `openat2`: the system call, repeated after a race. `without`: the way on kernels that do not have it.
+fn open_by(
+    openat2: impl Fn() -> Result<OwnedFd, Errno>,
+    without: impl FnOnce() -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
     loop {
-        match openat2(&from, path, how) {
+        match openat2() {
             // A rename raced with the walk (openat2(2)): again.
             Err(Errno::EAGAIN) => {}
-            Err(Errno::ENOSYS) => {
-                let path = path.with_nix_path(|path| OsStr::from_bytes(path.to_bytes()).to_owned())?;
-                return step_by_step(from.as_fd(), &path, flags | OFlag::O_CLOEXEC, within);
-            }
+            Err(Errno::ENOSYS) => return without(),
             result => return result,
         }
     }
@@ -207,6 +218,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn kernel_without_openat2_gets_the_other_way() {
+        let races = std::cell::Cell::new(2);
+        let old = || match races.replace(races.get() - 1) {
+            0 => Err(Errno::ENOSYS),
+            _ => Err(Errno::EAGAIN),
+        };
+        assert_eq!(open_by(old, || Err(Errno::EPERM)).unwrap_err(), Errno::EPERM);
+        let denied = open_by(|| Err(Errno::EXDEV), || panic!("openat2 has answered"));
+        assert_eq!(denied.unwrap_err(), Errno::EXDEV);
     }
 
     #[test]

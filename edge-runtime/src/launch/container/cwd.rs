@@ -132,6 +132,7 @@ mod tests {
         }
         assert!(check_program(root.path(), "/proc/self/fd/7/../../bin/sh").is_err());
         assert!(check_program(root.path(), "/srv/chain/exe").is_err());
+        assert!(check(root.path(), &format!("/{}", "x".repeat(300))).is_err(), "an error other than a missing path");
         for good in ["sh", "/srv/app", "./app"] {
             check_program(root.path(), good).unwrap();
         }

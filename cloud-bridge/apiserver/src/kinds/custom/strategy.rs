@@ -460,5 +460,9 @@ mod tests {
             let row = custom.row(&json!({"metadata": {"name": "a"}, "spec": {"c": value}}), now);
             assert_eq!(row, [json!("a"), shown], "{value} as {kind}");
         }
+        let column = json!({"name": "C", "type": "string", "jsonPath": ".spec.l[-2:].n"});
+        let custom = Custom::new(&json!({}), &json!({"additionalPrinterColumns": [column]}), false);
+        let row = custom.row(&json!({"metadata": {"name": "a"}, "spec": {"l": [{"n": 1}, {"n": 2}, {"n": 3}]}}), now);
+        assert_eq!(row, [json!("a"), json!("2")], "the first of several results");
     }
 }
