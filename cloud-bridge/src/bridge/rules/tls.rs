@@ -20,7 +20,7 @@ pub(super) struct Verifier {
 
 impl Verifier {
     /// # Errors
-    /// There is no authority.
+    /// No certificate can be used as an authority.
     pub(super) fn new(
         provider: Arc<CryptoProvider>,
         roots: RootCertStore,
