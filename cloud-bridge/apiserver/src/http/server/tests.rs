@@ -6,7 +6,8 @@ use std::sync::Condvar;
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
-use http_body_util::{BodyExt, Full};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
 
 use super::*;
@@ -224,6 +225,30 @@ async fn first_of_many(server: &Server, user: &UserInfo, one: impl Fn() -> Reque
     let mut answers: FuturesUnordered<_> = (0..20).map(|_| server.handle_stranger(user, one())).collect();
     let first = tokio::time::timeout(Duration::from_secs(20), answers.next()).await;
     first.expect("all of them wait, and take memory").unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn body_of_a_get_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server(&dir);
+    let get = request("GET", "", &"x".repeat(4 << 20));
+    assert_eq!(server.handle(&UserInfo::master("admin"), get).await.status(), 200);
+}
+
+#[tokio::test]
+async fn slow_bodies_take_no_place_of_a_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, _) = server(&dir);
+    let eve = permitted(&server).await;
+    let slow = || {
+        request("POST", "", "").map(|_| StreamBody::new(futures::stream::pending::<Result<Frame<Bytes>, Infallible>>()))
+    };
+    let mut waiting: FuturesUnordered<_> = (0..100).map(|_| server.handle_stranger(&eve, slow())).collect();
+    assert!(
+        tokio::time::timeout(Duration::from_millis(200), waiting.next()).await.is_err(),
+        "more than a user has places"
+    );
+    assert_eq!(server.handle_stranger(&eve, request("POST", "", MAP)).await.status(), 201);
 }
 
 #[tokio::test]
