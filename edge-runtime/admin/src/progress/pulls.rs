@@ -11,7 +11,7 @@ use sampan_sys::words::verb_first;
 use serde_json::{Value, json};
 
 use super::look::Looker;
-use super::show::{Seen, line};
+use super::show::{self, Seen};
 
 /// Each with what it fetches.
 pub(crate) fn all(paths: &Paths) -> Vec<(String, Seen)> {
@@ -44,9 +44,9 @@ pub(crate) fn values(pulls: &[(String, Seen)]) -> Value {
     each.collect()
 }
 
-/// A line for each.
-pub(crate) fn lines(pulls: &[(String, Seen)]) -> Vec<String> {
-    pulls.iter().map(|(what, seen)| line(what, seen, None)).collect()
+/// What is fetched, and how far it is.
+pub(crate) fn line((what, seen): &(String, Seen)) -> String {
+    show::line(what, seen, None)
 }
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn pull_has_a_line_and_fields() {
         let pulls = [("web:1".to_owned(), Seen { layers: vec![(10, true), (30, false)], partial: 10 })];
-        assert_eq!(lines(&pulls), ["web:1: layer 2 of 2, 50 %, 20 B of 40 B"]);
+        assert_eq!(line(&pulls[0]), "web:1: layer 2 of 2, 50 %, 20 B of 40 B");
         assert_eq!(values(&pulls), json!([{"image": "web:1", "layers": 2, "bytes": 20, "totalBytes": 40}]));
     }
 }

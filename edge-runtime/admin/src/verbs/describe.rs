@@ -4,12 +4,15 @@ use std::fmt::Write;
 
 use edge_runtime::cli::CliError;
 use edge_runtime::cli::verb::{Given, NAMESPACE, Operands, Verb};
-use sampan_pod::record::{PodRecord, PodSource, SandboxState, Terminated};
+use edge_runtime::image::Reference;
+use sampan_pod::record::{ContainerRecord, ContainerState, PodRecord, PodSource, SandboxState, Terminated};
 use serde_json::{Value, json};
 
 use super::ps;
 use crate::columns::one_line;
 use crate::output::{Form, JSON, OUTPUT};
+use crate::progress::pulls;
+use crate::progress::show::Seen;
 use crate::{events, find};
 
 pub(super) const VERB: Verb = Verb {
@@ -24,8 +27,21 @@ fn run(given: Given) -> Result<(), CliError> {
     let (paths, form) = (given.paths()?, Form::of(&given)?);
     let pod = find::pod(&given, &paths)?;
     let events = events::of_pod(&paths, &pod.namespace, &pod.name);
-    let value = json!({"pod": pod, "containers": ps::rows(&pod).collect::<Vec<_>>(), "events": events});
-    form.print(&value, |_| text(&pod, &events), || vec![format!("{}/{}", pod.namespace, pod.name)])
+    let mut pulls = pulls::all(&paths);
+    pulls.retain(|(what, _)| pod.containers.values().any(|container| is_pulled(container, what)));
+    let containers: Vec<_> = ps::rows(&pod).collect();
+    let value = json!({"pod": pod, "containers": containers, "events": events, "pulls": pulls::values(&pulls)});
+    form.print(&value, |_| text(&pod, &events, &pulls), || vec![format!("{}/{}", pod.namespace, pod.name)])
+}
+
+/// Whether this container waits for a pull of `what`, as the daemon names it.
+fn is_pulled(container: &ContainerRecord, what: &str) -> bool {
+    let image = match &container.state {
+        ContainerState::Pulling { volume: Some(volume), .. } => &volume.reference,
+        ContainerState::Pulling { volume: None, .. } => &container.image,
+        _ => return false,
+    };
+    Reference::parse(image).is_ok_and(|name| name.to_string() == what)
 }
 
 /// Phase as the node would report it, in words of kubectl.
@@ -50,7 +66,7 @@ fn trouble(pod: &PodRecord) -> Option<(&str, &str)> {
     (!reason.is_empty() || !message.is_empty()).then_some((reason, message))
 }
 
-fn text(pod: &PodRecord, events: &[Value]) -> String {
+fn text(pod: &PodRecord, events: &[Value], pulls: &[(String, Seen)]) -> String {
     let mut out = String::new();
     let ips = pod.ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let started_at = pod.started_at.to_string();
@@ -89,6 +105,9 @@ fn text(pod: &PodRecord, events: &[Value]) -> String {
         if !message.is_empty() {
             let _ = writeln!(out, "    Message:   {}", one_line(message));
         }
+        for pull in pulls.iter().filter(|(what, _)| is_pulled(container, what)) {
+            let _ = writeln!(out, "    Progress:  {}", pulls::line(pull));
+        }
         if let Some(last) = &container.last {
             let _ = writeln!(out, "    Last end:  {}", ended(last));
         }
@@ -119,7 +138,7 @@ fn ended(end: &Terminated) -> String {
 mod tests {
     use jiff::Timestamp;
     use sampan_pod::clock::Mono;
-    use sampan_pod::record::{ContainerKind, ContainerRecord, ContainerState, Terminal};
+    use sampan_pod::record::{ContainerKind, Terminal};
 
     use super::*;
 
@@ -139,11 +158,26 @@ mod tests {
 
     #[test]
     fn waiting_container_shows_reason_and_message_in_one_line() {
-        let shown = text(&pod(), &[]);
+        let shown = text(&pod(), &[], &[]);
         assert!(shown.starts_with("Name:        web\nNamespace:   shop\n"), "{shown}");
         assert!(shown.contains("    State:     ImagePullBackOff\n    Message:   registry  [2J is away\n"), "{shown}");
         assert!(shown.contains("\n    Image:     a [2J:1\n"), "{shown}");
         assert!(shown.contains("\nStatus:      Pending\n") && shown.contains("\nEvents: none"), "{shown}");
+    }
+
+    #[test]
+    fn pull_of_an_image_shows_its_progress() {
+        let mut pod = pod();
+        let app = pod.containers.get_mut("app").unwrap();
+        app.image = "web:1".into();
+        let of = |name: &str| (name.to_owned(), Seen { layers: vec![(10, true), (30, false)], partial: 10 });
+        let pulls = [of("docker.io/library/web:1"), of("docker.io/library/web:2"), of("web.tar")];
+        assert!(!text(&pod, &[], &pulls).contains("Progress:"), "it waits");
+        let app = pod.containers.get_mut("app").unwrap();
+        app.state = ContainerState::Pulling { reason: String::new(), message: String::new(), volume: None };
+        let shown = text(&pod, &[], &pulls);
+        let line = "    State:     Pulling\n    Progress:  docker.io/library/web:1: layer 2 of 2, 50 %, 20 B of 40 B\n";
+        assert!(shown.contains(line) && shown.matches("Progress:").count() == 1, "{shown}");
     }
 
     #[test]
@@ -159,6 +193,6 @@ mod tests {
         assert_eq!((phase(&pod), trouble(&pod)), ("Running", None));
         pod.terminal = Some(Terminal { succeeded: false, reason: "Evicted".into(), message: "no memory".into() });
         assert_eq!((phase(&pod), trouble(&pod)), ("Failed", Some(("Evicted", "no memory"))));
-        assert!(text(&pod, &[]).contains("\nReason:      Evicted: no memory\n"));
+        assert!(text(&pod, &[], &[]).contains("\nReason:      Evicted: no memory\n"));
     }
 }
