@@ -104,11 +104,19 @@ function connect() {
   source?.close();
   opened = false;
   source = new EventSource('/api/stream');
+  // Rows of a large site, before the last in `all`.
+  let parts = [];
+  source.addEventListener('part', (event) => {
+    heard = Date.now();
+    opened = true;
+    parts = parts.concat(JSON.parse(event.data).rows);
+  });
   source.addEventListener('all', (event) => {
     const data = JSON.parse(event.data);
     took(data);
     opened = true;
-    table.all(data.rows);
+    table.all(parts.concat(data.rows));
+    parts = [];
     shown(() => true);
     performance.mark('rows');
     table.usage.look();
