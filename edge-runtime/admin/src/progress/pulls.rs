@@ -6,7 +6,9 @@ use std::path::Path;
 
 use edge_runtime::cli::verb::Shown;
 use edge_runtime::cli::{SHOWN, parse};
+use edge_runtime::image::Reference;
 use edge_runtime::paths::Paths;
+use sampan_pod::record::{ContainerRecord, ContainerState};
 use sampan_sys::words::verb_first;
 use serde_json::{Value, json};
 
@@ -34,6 +36,16 @@ fn fetched(words: &[&str], root: &Path) -> Option<String> {
     let is_it = |verb: &Shown| is_node && matches!(verb.name, "pull" | "import") && name == verb.name;
     let given = parse(SHOWN.into_iter().find(is_it)?, words).ok()?;
     (given.paths().ok()?.root() == root).then(|| given.operand().ok())?
+}
+
+/// Whether this container waits for a pull of `what`, as the daemon names it.
+pub(crate) fn is_for(container: &ContainerRecord, what: &str) -> bool {
+    let image = match &container.state {
+        ContainerState::Pulling { volume: Some(volume), .. } => &volume.reference,
+        ContainerState::Pulling { volume: None, .. } => &container.image,
+        _ => return false,
+    };
+    Reference::parse(image).is_ok_and(|name| name.to_string() == what)
 }
 
 /// Fields of `status -o json`.

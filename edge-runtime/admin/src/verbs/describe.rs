@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use edge_runtime::cli::CliError;
 use edge_runtime::cli::verb::{Given, NAMESPACE, Operands, Verb};
-use edge_runtime::image::Reference;
-use sampan_pod::record::{ContainerRecord, ContainerState, PodRecord, PodSource, SandboxState, Terminated};
+use sampan_pod::record::{PodRecord, PodSource, SandboxState, Terminated};
 use serde_json::{Value, json};
 
 use super::ps;
@@ -28,20 +27,10 @@ fn run(given: Given) -> Result<(), CliError> {
     let pod = find::pod(&given, &paths)?;
     let events = events::of_pod(&paths, &pod.namespace, &pod.name);
     let mut pulls = pulls::all(&paths);
-    pulls.retain(|(what, _)| pod.containers.values().any(|container| is_pulled(container, what)));
+    pulls.retain(|(what, _)| pod.containers.values().any(|container| pulls::is_for(container, what)));
     let containers: Vec<_> = ps::rows(&pod).collect();
     let value = json!({"pod": pod, "containers": containers, "events": events, "pulls": pulls::values(&pulls)});
     form.print(&value, |_| text(&pod, &events, &pulls), || vec![format!("{}/{}", pod.namespace, pod.name)])
-}
-
-/// Whether this container waits for a pull of `what`, as the daemon names it.
-fn is_pulled(container: &ContainerRecord, what: &str) -> bool {
-    let image = match &container.state {
-        ContainerState::Pulling { volume: Some(volume), .. } => &volume.reference,
-        ContainerState::Pulling { volume: None, .. } => &container.image,
-        _ => return false,
-    };
-    Reference::parse(image).is_ok_and(|name| name.to_string() == what)
 }
 
 /// Phase as the node would report it, in words of kubectl.
@@ -105,7 +94,7 @@ fn text(pod: &PodRecord, events: &[Value], pulls: &[(String, Seen)]) -> String {
         if !message.is_empty() {
             let _ = writeln!(out, "    Message:   {}", one_line(message));
         }
-        for pull in pulls.iter().filter(|(what, _)| is_pulled(container, what)) {
+        for pull in pulls.iter().filter(|(what, _)| pulls::is_for(container, what)) {
             let _ = writeln!(out, "    Progress:  {}", pulls::line(pull));
         }
         if let Some(last) = &container.last {
@@ -138,7 +127,7 @@ fn ended(end: &Terminated) -> String {
 mod tests {
     use jiff::Timestamp;
     use sampan_pod::clock::Mono;
-    use sampan_pod::record::{ContainerKind, Terminal};
+    use sampan_pod::record::{ContainerKind, ContainerRecord, ContainerState, Terminal};
 
     use super::*;
 
