@@ -38,7 +38,7 @@ pub(crate) struct Create {
     #[arg(long)]
     qr: bool,
     /// Write a file for an unattended first boot instead of printing the token. Put it on the boot partition of the
-    /// card, as edge-runtime.join. With several nodes this is a folder, which gets NODE.join for each.
+    /// card, as edge-runtime.join. A folder gets NODE.join for each node; several nodes need one.
     #[arg(long, value_name = "FILE", conflicts_with = "qr")]
     file: Option<PathBuf>,
     /// Print token, node, expiry, bridges and command in this form.
@@ -74,7 +74,7 @@ pub(super) async fn run(options: Create) -> anyhow::Result<()> {
         let invitation = Invitation { bridges: &bridges, node, token: &secret };
         let text = match (&options.file, options.output) {
             (Some(path), _) => {
-                let path = if is_list { path.join(format!("{node}.join")) } else { path.clone() };
+                let path = if path.is_dir() { path.join(format!("{node}.join")) } else { path.clone() };
                 invitation.write(&path).with_context(|| path.display().to_string())?;
                 format!("{}: for the boot partition, as edge-runtime.join, within {}\n", path.display(), words(life))
             }
