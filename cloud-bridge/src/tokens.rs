@@ -1,27 +1,27 @@
 //! `cloud-bridge token`: makes, lists and deletes join tokens. Owns what is printed; `pki::token` does the work.
 
-use std::path::PathBuf;
+mod create;
+
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
-use serde_json::json;
 
-use crate::flags::{bridge_url, duration, words};
-use crate::info;
-use crate::invitation::Invitation;
 use crate::output::{Form, Structured, print, rough, table};
 use crate::pki::token::{self, Unused};
 use crate::reach::Reach;
+use create::Create;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenVerb {
-    /// Make a single-use token with which one node may join, and print it with the command that uses it.
+    /// Make a single-use token for each node, and print it with the command that uses it. For several nodes, print a line
+    /// for each: its name and its token.
     #[command(after_help = "Examples:
   cloud-bridge token create pi-1
   cloud-bridge token create pi-1 --ttl 1d --qr
   cloud-bridge token create pi-1 --file edge-runtime.join    # for the boot partition of a card
+  cloud-bridge token create pi-1 pi-2 pi-3
+  cloud-bridge token create --nodes boards --file cards      # cards/NODE.join for each line of boards
   cloud-bridge token create pi-1 --bridge https://a.example.com:7443 --bridge https://b.example.com:7443")]
     Create(Create),
     /// List unused tokens, without their secrets.
@@ -31,31 +31,6 @@ pub(crate) enum TokenVerb {
   cloud-bridge token delete join-4f1a22c09b7e61d35a80
   cloud-bridge token list -o name | xargs cloud-bridge token delete")]
     Delete(Delete),
-}
-
-/// `token create`.
-#[derive(Debug, Args)]
-pub(crate) struct Create {
-    /// Name of the node.
-    node: String,
-    /// Lifetime of the token: 90s, 30m, 2h, 3d; at most 7d [default: 1h, with --file 7d].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
-    ttl: Option<Duration>,
-    #[command(flatten)]
-    reach: Reach,
-    /// Address of a bridge for the node, https://HOST:PORT (repeatable) [default: as the bridge advertises itself].
-    #[arg(long, value_name = "URL", value_parser = bridge_url)]
-    bridge: Vec<String>,
-    /// Print the command as a QR code, too.
-    #[arg(long)]
-    qr: bool,
-    /// Write a file for an unattended first boot instead of printing the token. Put it on the boot partition of the
-    /// card, as edge-runtime.join.
-    #[arg(long, value_name = "FILE", conflicts_with = "qr")]
-    file: Option<PathBuf>,
-    /// Print token, node, expiry, bridges and command in this form.
-    #[arg(long, short, value_enum, value_name = "FORM", conflicts_with_all = ["qr", "file"])]
-    output: Option<Structured>,
 }
 
 /// `token list`.
@@ -78,16 +53,9 @@ pub(crate) struct Delete {
     reach: Reach,
 }
 
-impl Create {
-    /// A file waits for its card to be written, carried and switched on.
-    fn life(&self) -> Duration {
-        self.ttl.unwrap_or(if self.file.is_some() { token::MAX_TTL } else { token::DEFAULT_TTL })
-    }
-}
-
 pub(crate) async fn run(verb: TokenVerb) -> anyhow::Result<()> {
     match verb {
-        TokenVerb::Create(options) => create(options).await,
+        TokenVerb::Create(options) => create::run(options).await,
         TokenVerb::List(options) => {
             let (client, _) = options.reach.client().await?;
             print(&listed(&token::list(&client).await?, options.output, apimachinery::clock::timestamp())?)
@@ -101,38 +69,6 @@ pub(crate) async fn run(verb: TokenVerb) -> anyhow::Result<()> {
             Ok(())
         }
     }
-}
-
-async fn create(options: Create) -> anyhow::Result<()> {
-    let life = options.life();
-    let (client, _) = options.reach.client().await?;
-    let about = info::known(&client).await?;
-    let now = apimachinery::clock::timestamp();
-    let token = token::create(&client, &about.authority, &options.node, life, now).await?;
-    let bridges = if options.bridge.is_empty() { vec![about.url] } else { options.bridge };
-    let (secret, ttl) = (token.text(), words(life));
-    let invitation = Invitation { bridges: &bridges, node: &options.node, token: &secret };
-    if let Some(path) = options.file {
-        invitation.write(&path).with_context(|| path.display().to_string())?;
-        return print(&format!("{}: for the boot partition, as edge-runtime.join, within {ttl}\n", path.display()));
-    }
-    let (text, command) = (invitation.text(), invitation.command());
-    if let Some(form) = options.output {
-        let expires = token::shown(now + life);
-        return print(&form.text(&json!({
-            "name": token.name(),
-            "node": options.node,
-            "expires": expires,
-            "bridges": bridges,
-            "token": text,
-            "command": command,
-        }))?);
-    }
-    let mut printed = format!("{text}\n\nOn the node, within {ttl}:\n\n  {command}\n");
-    if options.qr {
-        printed = format!("{printed}\n{}\n", invitation.code()?);
-    }
-    print(&printed)
 }
 
 /// The list as it is printed. An expired token stays until the next one is made.
@@ -156,27 +92,7 @@ fn listed(tokens: &[Unused], form: Option<Form>, now: Timestamp) -> anyhow::Resu
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Typed {
-        #[command(subcommand)]
-        verb: TokenVerb,
-    }
-
-    #[test]
-    fn token_in_a_file_lives_longer() {
-        let life = |more: &[&str]| {
-            let words = ["token", "create", "n"].iter().chain(more);
-            match Typed::try_parse_from(words).unwrap().verb {
-                TokenVerb::Create(create) => create.life().as_secs() / 3600,
-                other => panic!("{other:?}"),
-            }
-        };
-        assert_eq!((life(&[]), life(&["--file", "f"]), life(&["--file", "f", "--ttl", "2h"])), (1, 168, 2));
-    }
 
     #[test]
     fn list_has_all_forms() {

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
 use super::board::{Board, PageNode, PodSeen};
+use super::packed::{self, Pack};
 use super::stream::event;
 use crate::bridge::slim::SlimPod;
 use crate::bridge::{BRIDGED_LABEL, Bridge};
@@ -24,6 +25,8 @@ use apimachinery::well_known::PAGE;
 const LOOKS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(1));
 /// Batches of changes that may wait for a slow stream.
 const BATCHES: usize = 8;
+/// Bytes of the first rows of a stream that are in memory at a time: a slow reader holds no more.
+const PART: usize = 256 << 10;
 
 /// The board, and the subscribers to its changes.
 pub(super) struct Live {
@@ -40,10 +43,29 @@ impl Live {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The whole board, and a receiver of later changes.
-    pub(super) fn subscribe(&self) -> (Bytes, Receiver<Bytes>) {
+    /// Names of all nodes for [`Live::rows`], and a receiver of later changes.
+    pub(super) fn subscribe(&self) -> (Vec<Arc<str>>, Receiver<Bytes>) {
         let board = self.board();
-        (event("all", &board.all(SystemTime::now())), self.news.subscribe())
+        (board.names(""), self.news.subscribe())
+    }
+
+    /// The first events of a stream: rows of the nodes in `left` as events `part`, the last as `all`. What changes before
+    /// its row is taken comes as news, too.
+    pub(super) fn rows(self: Arc<Self>, left: Vec<Arc<str>>, packs: bool) -> impl Stream<Item = Bytes> + Send {
+        let begun: Pack = packed::begun;
+        futures::stream::unfold(Some((left, begun)), move |state| {
+            let live = Arc::clone(&self);
+            async move {
+                let (mut left, pack) = state?;
+                let text = live.board().part(&mut left, PART, SystemTime::now());
+                let part = event(if left.is_empty() { "all" } else { "part" }, &text);
+                // Where that does not work, the stream ends, and the browser begins another.
+                let part = if packs { packed::aside(part, pack).await? } else { part };
+                let later: Pack = packed::part;
+                let next = if left.is_empty() { None } else { Some((left, later)) };
+                Some((part, next))
+            }
+        })
     }
 
     /// Handles an event of the watch of all pods.

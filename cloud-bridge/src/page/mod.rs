@@ -161,7 +161,7 @@ async fn answer(
     request: Request<Incoming>,
 ) -> Response<Held<Body, Option<Busy>>> {
     let (parts, body) = request.into_parts();
-    let path = parts.uri.path().to_owned();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let packs = packed::accepted(&parts.headers);
     let work = async {
         let who = match served.known(holder.as_ref(), &parts, body, client.source()).await {

@@ -36,6 +36,8 @@ let lost = '';
 let api = true;
 let begun = false;
 let opened = false;
+// Nodes of the first rows that are here.
+let loading = 0;
 let waiting;
 
 function summary() {
@@ -85,7 +87,8 @@ function status() {
   const seconds = w.age((Date.now() - heard) / 1000);
   by('age').textContent = !lost ? '' : heard ? `What is shown is ${seconds} old.` : 'Nothing is known yet.';
   by('lost').hidden = !text;
-  by('live').textContent = lost ? '○ not live' : begun ? '● live' : '';
+  const coming = loading ? `loading: ${loading.toLocaleString()} nodes so far` : '';
+  by('live').textContent = lost ? '○ not live' : begun ? '● live' : coming;
 }
 
 function took(data) {
@@ -104,11 +107,21 @@ function connect() {
   source?.close();
   opened = false;
   source = new EventSource('/api/stream');
+  // Rows of a large site, before the last in `all`.
+  let parts = [];
+  source.addEventListener('part', (event) => {
+    heard = Date.now();
+    opened = true;
+    parts = parts.concat(JSON.parse(event.data).rows);
+    loading = parts.length;
+    status();
+  });
   source.addEventListener('all', (event) => {
     const data = JSON.parse(event.data);
     took(data);
     opened = true;
-    table.all(data.rows);
+    table.all(parts.concat(data.rows));
+    parts = [];
     shown(() => true);
     performance.mark('rows');
     table.usage.look();

@@ -31,6 +31,8 @@ use crate::pki::identity::Holder;
 const JSON: &str = "application/json";
 /// Limits of a form with a token in it.
 const FORM: (usize, Duration) = (16 << 10, Duration::from_secs(10));
+/// Bytes of rows in one answer, about.
+const ROWS: usize = 1 << 20;
 /// Pages of single nodes that are read from the API at a time.
 const DETAILS: usize = 4;
 
@@ -110,14 +112,12 @@ impl Served {
         })
     }
 
-    /// Answers an authorized user; `packs`: the client accepts compression.
+    /// Answers an authorized user; `path` may have a query. `packs`: the client accepts compression.
     pub(super) async fn answer(&self, who: &Who, path: &str, packs: bool) -> Response<Body> {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let answer = match path {
             "/" => Ok(assets::index(&self.title)),
-            "/api/nodes" => {
-                let text = self.live.board().all(SystemTime::now());
-                Ok(json_of(text.into(), packs).await)
-            }
+            "/api/nodes" => Ok(json_of(self.rows_behind(query).into(), packs).await),
             "/api/stream" => self.stream(who, packs).await,
             "/api/jobs" => self.jobs(packs).await,
             "/api/devices" => self.devices(who, packs).await,
@@ -126,22 +126,28 @@ impl Served {
         answer.unwrap_or_else(|refusal| refused(&refusal))
     }
 
+    /// Rows of nodes by name, as many as an answer has room for: those behind the name `after` of the query.
+    fn rows_behind(&self, query: &str) -> String {
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        let after = pairs.find(|(name, _)| name == "after").map(|(_, after)| after).unwrap_or_default();
+        let board = self.live.board();
+        board.part(&mut board.names(&after), ROWS, SystemTime::now())
+    }
+
     async fn stream(&self, who: &Who, packs: bool) -> Result<Response<Body>, Refusal> {
         let seat = self.seats.take(who.name()).ok_or_else(|| {
             Refusal(StatusCode::TOO_MANY_REQUESTS, "too many pages are open: close one of them".to_owned())
         })?;
-        let (first, news) = self.live.subscribe();
+        let (left, news) = self.live.subscribe();
+        let first = Arc::clone(&self.live).rows(left, packs);
         let (access, who) = (Arc::clone(&self.access), who.clone());
         let holds = move || {
             let (access, who) = (Arc::clone(&access), who.clone());
             async move { access.holds(&who).await }
         };
-        let packed = if packs { packed(first.clone(), packed::begun).await } else { None };
-        let is_packed = packed.is_some();
-        let news =
-            News { first: packed.unwrap_or(first), news, shape: if is_packed { packed::more } else { Bytes::clone } };
-        let mut response = Response::new(StreamBody::new(stream::body(news, seat, TICK, holds)).boxed_unsync());
-        say_packed(&mut response, is_packed);
+        let news = News { news, shape: if packs { packed::more } else { Bytes::clone } };
+        let mut response = Response::new(StreamBody::new(stream::body(first, news, seat, TICK, holds)).boxed_unsync());
+        say_packed(&mut response, packs);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         Ok(response)
     }
@@ -169,16 +175,12 @@ impl Served {
 
 /// JSON as an answer, packed where that is worth it.
 async fn json_of(text: Bytes, packs: bool) -> Response<Body> {
-    let short = if packs && text.len() >= packed::LEAST { packed(text.clone(), packed::whole).await } else { None };
+    let short =
+        if packs && text.len() >= packed::LEAST { packed::aside(text.clone(), packed::whole).await } else { None };
     let is_packed = short.is_some();
     let mut response = typed(StatusCode::OK, JSON, short.unwrap_or(text));
     say_packed(&mut response, is_packed);
     response
-}
-
-/// Beside the loop: thousands of rows take some milliseconds. None where it does not work.
-async fn packed(text: Bytes, pack: fn(&[u8]) -> std::io::Result<Bytes>) -> Option<Bytes> {
-    tokio::task::spawn_blocking(move || pack(&text)).await.ok()?.ok()
 }
 
 fn say_packed(response: &mut Response<Body>, is_packed: bool) {

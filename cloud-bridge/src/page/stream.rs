@@ -1,5 +1,5 @@
-//! Server-sent events: the whole board first, then changes. The number of streams is limited, and a stream ends when
-//! its reader falls behind or loses access.
+//! Server-sent events: the whole board first, in parts, then changes. The number of streams is limited, and a stream
+//! ends when its reader falls behind or loses access.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use http_body::Frame;
 use tokio::sync::broadcast::Receiver;
 use tokio::time::Instant;
@@ -63,19 +63,18 @@ pub(super) fn event(name: &str, text: &str) -> Bytes {
     format!("event: {name}\ndata: {text}\n\n").into()
 }
 
-/// Content of a stream.
+/// Content of a stream after the first events.
 pub(super) struct News {
-    /// The first event, encoded.
-    pub(super) first: Bytes,
     pub(super) news: Receiver<Bytes>,
-    /// Encodes later events.
+    /// Encodes events.
     pub(super) shape: fn(&Bytes) -> Bytes,
 }
 
-/// The body of a stream. A reader that falls behind is disconnected, and reconnects for the whole board, because queued
-/// changes cost memory. `holds` checks the access before each keep-alive event.
+/// The body of a stream. `first`: the first events, encoded. A reader that falls behind is disconnected, and reconnects
+/// for the whole board, because queued changes cost memory. `holds` checks the access before each keep-alive event.
 pub(super) fn body<F>(
-    News { first, news, shape }: News,
+    first: impl Stream<Item = Bytes> + Send,
+    News { news, shape }: News,
     seat: Seat,
     tick: Duration,
     holds: impl Fn() -> F + Send + 'static,
@@ -83,33 +82,30 @@ pub(super) fn body<F>(
 where
     F: Future<Output = bool> + Send,
 {
-    let begun = (Some(first), news, Instant::now(), seat, holds);
-    futures::stream::unfold(begun, move |(mut first, mut news, mut ticked, seat, holds)| async move {
-        let bytes = match first.take() {
-            Some(first) => first,
-            None => shape(&tokio::select! {
-                biased;
-                () = tokio::time::sleep_until(ticked + tick) => {
-                    ticked = Instant::now();
-                    if !holds().await {
-                        return None;
-                    }
-                    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-                    event("tick", &now.to_string())
+    let begun = (news, Instant::now(), seat, holds);
+    let news = futures::stream::unfold(begun, move |(mut news, mut ticked, seat, holds)| async move {
+        let bytes = tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(ticked + tick) => {
+                ticked = Instant::now();
+                if !holds().await {
+                    return None;
                 }
-                // The reader is too slow, or the page ends.
-                next = news.recv() => next.ok()?,
-            }),
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+                event("tick", &now.to_string())
+            }
+            // The reader is too slow, or the page ends.
+            next = news.recv() => next.ok()?,
         };
-        Some((Ok(Frame::data(bytes)), (first, news, ticked, seat, holds)))
-    })
+        Some((shape(&bytes), (news, ticked, seat, holds)))
+    });
+    first.chain(news).map(|bytes| Ok(Frame::data(bytes)))
 }
 
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
 
-    use futures::StreamExt;
     use tokio::sync::broadcast;
 
     use super::*;
@@ -134,8 +130,12 @@ mod tests {
         assert!(seats.taken().is_empty());
     }
 
+    fn first() -> impl Stream<Item = Bytes> + Send {
+        futures::stream::iter([event("part", "0"), event("all", "1")])
+    }
+
     fn plain(news: Receiver<Bytes>) -> News {
-        News { first: event("all", "1"), news, shape: Bytes::clone }
+        News { news, shape: Bytes::clone }
     }
 
     const NEVER: Duration = Duration::from_secs(3600);
@@ -144,8 +144,9 @@ mod tests {
     async fn everything_comes_first_then_news() {
         let seats = Arc::new(Seats::default());
         let (sender, news) = broadcast::channel(2);
-        let mut body = pin!(body(plain(news), seats.take("a").unwrap(), NEVER, || async { true }));
+        let mut body = pin!(body(first(), plain(news), seats.take("a").unwrap(), NEVER, || async { true }));
         sender.send(event("rows", "2")).unwrap();
+        assert_eq!(text(body.next().await).unwrap(), "event: part\ndata: 0\n\n");
         assert_eq!(text(body.next().await).unwrap(), "event: all\ndata: 1\n\n");
         assert_eq!(text(body.next().await).unwrap(), "event: rows\ndata: 2\n\n");
         drop(sender);
@@ -156,8 +157,8 @@ mod tests {
     async fn a_quiet_stream_gives_signs_of_life() {
         let (_sender, news) = broadcast::channel::<Bytes>(2);
         let seat = Arc::new(Seats::default()).take("a").unwrap();
-        let mut body = pin!(body(plain(news), seat, Duration::from_millis(1), || async { true }));
-        assert!(body.next().await.is_some());
+        let mut body = pin!(body(first(), plain(news), seat, Duration::from_millis(1), || async { true }));
+        assert!(body.next().await.is_some() && body.next().await.is_some());
         for _ in 0..2 {
             assert!(text(body.next().await).unwrap().starts_with("event: tick\ndata: "));
         }
@@ -167,8 +168,8 @@ mod tests {
     async fn a_slow_reader_is_sent_away() {
         let seats = Arc::new(Seats::default());
         let (sender, news) = broadcast::channel(2);
-        let mut body = Box::pin(body(plain(news), seats.take("a").unwrap(), NEVER, || async { true }));
-        assert!(body.next().await.is_some());
+        let mut body = Box::pin(body(first(), plain(news), seats.take("a").unwrap(), NEVER, || async { true }));
+        assert!(body.next().await.is_some() && body.next().await.is_some());
         for number in 0..4 {
             sender.send(event("rows", &number.to_string())).unwrap();
         }
@@ -181,8 +182,8 @@ mod tests {
     async fn who_may_look_no_more_sees_no_more() {
         let (_sender, news) = broadcast::channel::<Bytes>(2);
         let seat = Arc::new(Seats::default()).take("a").unwrap();
-        let mut body = pin!(body(plain(news), seat, Duration::from_millis(1), || async { false }));
-        assert!(body.next().await.is_some());
+        let mut body = pin!(body(first(), plain(news), seat, Duration::from_millis(1), || async { false }));
+        assert!(body.next().await.is_some() && body.next().await.is_some());
         assert!(body.next().await.is_none());
     }
 }

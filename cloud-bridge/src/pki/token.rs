@@ -151,7 +151,7 @@ impl Kept {
     }
 }
 
-/// Makes a token for a node and keeps its hash. Also clears away tokens that have expired.
+/// Makes a token for a node and keeps its hash. [`clear_expired`] belongs behind the last of several.
 pub async fn create(
     client: &Client,
     authority: &str,
@@ -181,9 +181,6 @@ pub async fn create(
         ..Secret::default()
     };
     secrets(client).create(&PostParams::default(), &secret).await.map_err(failed)?;
-    if let Err(error) = clear_expired(client, now).await {
-        log::warn!("expired join tokens were not cleared away: {error}");
-    }
     Ok(token)
 }
 

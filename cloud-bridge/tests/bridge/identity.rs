@@ -31,7 +31,7 @@ async fn g22_a_token_is_good_once_for_one_node_and_for_a_time() {
 
     let earlier = Timestamp::now() - jiff::SignedDuration::from_hours(2);
     let hour = Duration::from_secs(3600);
-    // Made by hand two hours ago: `create` clears away what has expired, but not what it makes itself.
+    // Made two hours ago.
     let old = token::create(&cluster.client, &fingerprint, &node, hour, earlier).await.unwrap().text();
     let expired = join(address, &ca, &old, &node, &own).await.err().expect("refused");
     assert!(expired.0 == 401 && expired.1.contains("expired"), "{} {}", expired.0, expired.1);

@@ -8,7 +8,7 @@ use crate::{completion, doctor, events, man, page, top};
 mod config;
 mod confirm;
 mod describe;
-mod devices;
+pub(crate) mod devices;
 mod exec;
 mod fetch;
 mod first_boot;

@@ -1,7 +1,10 @@
 //! `edge-runtime pull IMAGE`: fetches an image. Also the helper process of the daemon (`--helper`), which gets its
-//! request by standard input and answers with one line of JSON.
+//! request by standard input and answers with a line of JSON, after lines that tell its progress.
 
-use super::admin::Progress;
+use std::cell::RefCell;
+use std::time::Instant;
+
+use super::admin::Progress as Shown;
 use super::error::CliError;
 use super::stdio::{print, read, read_json, start_log};
 use super::verb::{Flag, Given, Operands, Verb};
@@ -9,6 +12,7 @@ use crate::config::ConfigFile;
 use crate::image::auth::Keyring;
 use crate::image::helper::Helper;
 use crate::image::platform::Wanted;
+use crate::image::progress::{Pace, Progress};
 use crate::image::pull::Pull;
 use crate::image::registry_config::registry_for;
 use crate::image::spawn::{Answer, Request};
@@ -46,17 +50,24 @@ fn run(given: Given) -> Result<(), CliError> {
         auth_file: config.pull.auth_file,
         bytes_per_second: config.pull.bytes_per_second,
     };
-    let progress = (!given.has("quiet")).then(|| Progress::show(&paths, image.as_ref()));
-    let record = pull(&paths, &image, &request);
+    let progress = (!given.has("quiet")).then(|| Shown::show(&paths, image.as_ref()));
+    let record = pull(&paths, &image, &request, &|_| {});
     drop(progress);
     let record = record?;
     print(&format!("{image} {}", record.id))
 }
 
-/// The contract with `image::spawn`: whatever happens, one line says it.
+/// The contract with `image::spawn`: whatever happens, the last line says it.
 fn answer(paths: &Paths, image: &str, only_check: bool) -> Result<(), CliError> {
     let request: Request = read_json()?;
-    let done = if only_check { check(paths, image, &request) } else { pull(paths, image, &request).map(Some) };
+    let (began, pace) = (Instant::now(), RefCell::new(Pace::default()));
+    let tell = |progress| {
+        if pace.borrow_mut().is_due(began.elapsed()) {
+            // A daemon that is gone does not hear it, and the pull goes on.
+            let _ = print(&serde_json::to_string(&Answer::Progress(progress)).unwrap_or_default());
+        }
+    };
+    let done = if only_check { check(paths, image, &request) } else { pull(paths, image, &request, &tell).map(Some) };
     let answer = match &done {
         Ok(Some(record)) => Answer::Image(record.id.clone()),
         Ok(None) => Answer::Stale,
@@ -66,12 +77,12 @@ fn answer(paths: &Paths, image: &str, only_check: bool) -> Result<(), CliError> 
     if done.is_ok() { Ok(()) } else { Err(CliError::Exit(1)) }
 }
 
-fn pull(paths: &Paths, image: &str, request: &Request) -> Result<ImageRecord, ImageError> {
+fn pull(paths: &Paths, image: &str, request: &Request, tell: &dyn Fn(Progress)) -> Result<ImageRecord, ImageError> {
     let reference = Reference::parse(image)?;
     let keyring = keyring(image, &reference, request)?;
     let mut helper = Helper::begin(paths)?;
     helper.limits.bytes_per_second = request.bytes_per_second;
-    let record = work(&helper, request, &keyring, |pull| pull.run(&reference))?;
+    let record = work(&helper, request, &keyring, tell, |pull| pull.run(&reference))?;
     let records = helper.commit(vec![record])?;
     Ok(records.into_iter().next().unwrap_or_else(|| unreachable!("one record was committed")))
 }
@@ -81,7 +92,9 @@ fn check(paths: &Paths, image: &str, request: &Request) -> Result<Option<ImageRe
     let reference = Reference::parse(image)?;
     let keyring = keyring(image, &reference, request)?;
     let mut helper = Helper::open(paths)?;
-    let Some(record) = work(&helper, request, &keyring, |pull| pull.check(&reference))? else { return Ok(None) };
+    let Some(record) = work(&helper, request, &keyring, &|_| {}, |pull| pull.check(&reference))? else {
+        return Ok(None);
+    };
     let known = helper.known(&record.id);
     if known.is_some_and(|known| known.access == record.access && known.references == record.references) {
         return Ok(Some(record));
@@ -89,7 +102,13 @@ fn check(paths: &Paths, image: &str, request: &Request) -> Result<Option<ImageRe
     Ok(helper.commit(vec![record])?.into_iter().next())
 }
 
-fn work<T>(helper: &Helper, request: &Request, keyring: &Keyring, job: impl FnOnce(&Pull<'_>) -> T) -> T {
+fn work<T>(
+    helper: &Helper,
+    request: &Request,
+    keyring: &Keyring,
+    tell: &dyn Fn(Progress),
+    job: impl FnOnce(&Pull<'_>) -> T,
+) -> T {
     job(&Pull {
         layers: &helper.layers,
         wanted: &Wanted::here(),
@@ -99,6 +118,7 @@ fn work<T>(helper: &Helper, request: &Request, keyring: &Keyring, job: impl FnOn
         known: &|key| helper.known(key),
         may_share: &|layer, keys| helper.may_share(layer, keys),
         wants: &helper.wants,
+        tell,
         now: now(),
     })
 }

@@ -25,7 +25,7 @@ const SLOWEST: u64 = 16 * 1024;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Fetches a blob into `incoming` and checks it; returns the file, which the caller removes when it is used up. Waits for
-/// another process that fetches the same.
+/// another process that fetches the same. `tell` hears how many bytes are here.
 ///
 /// # Errors
 /// The registry does not have it or stopped answering (the received part stays for the next run), it is larger than
@@ -35,6 +35,7 @@ pub fn blob(
     blob: &Descriptor,
     incoming: &Incoming,
     limits: &Limits,
+    tell: &dyn Fn(u64),
 ) -> Result<Claim, ImageError> {
     let what = || format!("size of blob {} of {}", blob.digest, repository.image());
     ImageError::bound(blob.size, limits.blob_bytes, what)?;
@@ -44,12 +45,12 @@ pub fn blob(
     let mut part = Part::open(path.clone(), blob.size).map_err(ImageError::io(&path, "cannot open"))?;
     let resumed = part.length > 0;
     part.pace = limits.bytes_per_second;
-    part.fill(repository, blob)?;
+    part.fill(repository, blob, tell)?;
     let mut found = part.hasher.clone().finish();
     if found != blob.digest && resumed {
         // The beginning may come from a run whose writes a power cut damaged.
         part.restart().map_err(ImageError::io(&path, "cannot truncate"))?;
-        part.fill(repository, blob)?;
+        part.fill(repository, blob, tell)?;
         found = part.hasher.clone().finish();
     }
     let right = ImageError::compare(found, &blob.digest, || format!("blob {} of {}", blob.digest, repository.image()));
@@ -98,11 +99,16 @@ impl Part {
         Ok(())
     }
 
-    fn fill(&mut self, repository: &mut Repository<'_>, blob: &Descriptor) -> Result<(), ImageError> {
+    fn fill(
+        &mut self,
+        repository: &mut Repository<'_>,
+        blob: &Descriptor,
+        tell: &dyn Fn(u64),
+    ) -> Result<(), ImageError> {
         let mut fruitless = 0;
         while self.length < blob.size {
             let before = self.length;
-            match self.attempt(repository, blob) {
+            match self.attempt(repository, blob, tell) {
                 Ok(()) => {}
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::Link(error)) => {
@@ -118,7 +124,12 @@ impl Part {
         Ok(())
     }
 
-    fn attempt(&mut self, repository: &mut Repository<'_>, blob: &Descriptor) -> Result<(), Failure> {
+    fn attempt(
+        &mut self,
+        repository: &mut Repository<'_>,
+        blob: &Descriptor,
+        tell: &dyn Fn(u64),
+    ) -> Result<(), Failure> {
         let asked = repository.blob(&blob.digest, self.length);
         let response = asked.map_err(|error| match error {
             ImageError::Unavailable { .. } => Failure::Link(error),
@@ -164,6 +175,7 @@ impl Part {
                 .map_err(|e| Failure::Final(ImageError::io(&self.path, "cannot write the download")(e)))?;
             self.writeback.wrote(&self.file, n);
             self.hasher.update(&buffer[..n]);
+            tell(self.length);
         }
     }
 }

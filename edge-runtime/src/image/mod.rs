@@ -23,6 +23,7 @@ pub mod layers;
 pub mod limits;
 pub mod manifest;
 pub mod platform;
+pub mod progress;
 pub mod pull;
 pub mod reference;
 pub mod registry;

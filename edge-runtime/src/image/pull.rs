@@ -10,6 +10,7 @@ use crate::image::layers::Layers;
 use crate::image::limits::Limits;
 use crate::image::manifest::{Descriptor, parse_configuration};
 use crate::image::platform::Wanted;
+use crate::image::progress::Progress;
 use crate::image::registry::{Endpoint, Repository, endpoints, without_tls};
 use crate::image::registry_config::{RegistryConfig, registry_for};
 use crate::image::wants::Wants;
@@ -29,6 +30,8 @@ pub struct Pull<'a> {
     /// Whether a layer that is here may be had with these keys of a login ([`access::keys`]) without fetching it.
     pub may_share: &'a dyn Fn(&str, &BTreeSet<String>) -> bool,
     pub wants: &'a Wants,
+    /// Hears how far it is.
+    pub tell: &'a dyn Fn(Progress),
     /// Unix seconds.
     pub now: i64,
 }
@@ -121,9 +124,11 @@ impl Pull<'_> {
         let open_to = access::after_pull(None, &reference.name(), keys.clone());
         let (id, sizes) = (&manifest.config.digest, manifest.layers.iter().map(|layer| layer.size).collect());
         self.wants.begin(self.layers.incoming(), id, &configuration.diff_ids, sizes, open_to)?;
-        let mut unpacked = 0_u64;
+        let (mut unpacked, mut fetched) = (0_u64, 0_u64);
         for (layer, diff_id) in manifest.layers.iter().zip(&configuration.diff_ids) {
-            self.layer(repository, layer, diff_id, &keys, &image)?;
+            let tell = |part| (self.tell)(Progress { bytes: fetched.saturating_add(part), total: size });
+            self.layer(repository, layer, diff_id, &keys, &image, &tell)?;
+            fetched = fetched.saturating_add(layer.size);
             unpacked = unpacked.saturating_add(self.layers.contents(diff_id).unwrap_or_default().bytes);
             assemble::check_unpacked(unpacked, self.limits, &image)?;
         }
@@ -140,11 +145,12 @@ impl Pull<'_> {
         diff_id: &str,
         keys: &BTreeSet<String>,
         image: &str,
+        tell: &dyn Fn(u64),
     ) -> Result<(), ImageError> {
         if self.layers.has(diff_id) && (self.may_share)(diff_id, keys) {
             return Ok(());
         }
-        let claim = download::blob(repository, layer, self.layers.incoming(), self.limits)?;
+        let claim = download::blob(repository, layer, self.layers.incoming(), self.limits, tell)?;
         let path = &claim.path;
         let file = File::open(path).map_err(ImageError::io(path, "cannot read the download"))?;
         let source = BufReader::with_capacity(64 * 1024, file);

@@ -1,20 +1,22 @@
 //! The daemon's side of a pull: starts the helper process, sends it the request, waits without blocking, and parses its
-//! one line of output. Dropping the future kills the helper; the downloaded part stays on disk.
+//! lines of output. Dropping the future kills the helper; the downloaded part stays on disk.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::image::ImageError;
 use crate::image::access::PodLogin;
+use crate::image::progress::Progress;
 use crate::image::registry_config::RegistryConfig;
 use crate::paths::Paths;
 use crate::sys::from_json::from_json;
-use crate::sys::program::{self, Output};
+use crate::sys::program;
+use crate::sys::time::io_within;
 
 /// What the helper reads from its standard input, as JSON.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -34,10 +36,12 @@ pub struct Request {
     pub bytes_per_second: Option<u64>,
 }
 
-/// The one line it prints.
+/// A line that it prints.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
+    /// Not its last line.
+    Progress(Progress),
     /// Id of the image.
     Image(String),
     /// Asked for a look only: the image that is here is not the one to use.
@@ -53,12 +57,18 @@ pub enum Answer {
 const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// Fetches `image` in a helper process and returns the image's id; its record is in the store then.
+/// Fetches `image` in a helper process and returns the image's id; its record is in the store then. `tell` hears how far
+/// a long pull is.
 ///
 /// # Errors
 /// Returns the helper's result, or how it ended.
-pub async fn pull(paths: &Paths, image: &str, request: &Request) -> Result<String, ImageError> {
-    help(paths, image, request, None).await?.ok_or_else(|| failed(image, "the pull ended and fetched nothing"))
+pub async fn pull(
+    paths: &Paths,
+    image: &str,
+    request: &Request,
+    tell: impl FnMut(Progress),
+) -> Result<String, ImageError> {
+    help(paths, image, request, None, tell).await?.ok_or_else(|| failed(image, "the pull ended and fetched nothing"))
 }
 
 /// Asks the registry whether it still serves the local `image` under that name to these logins. Returns its id, or
@@ -67,22 +77,42 @@ pub async fn pull(paths: &Paths, image: &str, request: &Request) -> Result<Strin
 /// # Errors
 /// Same as [`pull`].
 pub async fn check(paths: &Paths, image: &str, request: &Request) -> Result<Option<String>, ImageError> {
-    help(paths, image, request, Some("--check")).await
+    help(paths, image, request, Some("--check"), |_| {}).await
 }
 
-async fn help(paths: &Paths, image: &str, request: &Request, more: Option<&str>) -> Result<Option<String>, ImageError> {
+async fn help(
+    paths: &Paths,
+    image: &str,
+    request: &Request,
+    more: Option<&str>,
+    tell: impl FnMut(Progress),
+) -> Result<Option<String>, ImageError> {
     let helper = |source| ImageError::Io { path: "/proc/self/exe".into(), what: "cannot run the pull helper", source };
     let mut command = program::itself("pull");
     command.arg("--root").arg(paths.root()).arg("--helper").args(more).arg("--").arg(image);
     let input = serde_json::to_vec(request).map_err(|e| helper(e.into()))?;
-    match program::help(command, &input, LONGEST_ANSWER, PATIENCE).await {
+    match hear(command, &input, tell).await {
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {
             let minutes = PATIENCE.as_secs() / 60;
             let why = format!("the pull took more than {minutes} minutes and was stopped; it goes on where it was");
             Err(failed(image, &why))
         }
-        output => interpret(&output.map_err(helper)?, image),
+        ended => {
+            let (status, last) = ended.map_err(helper)?;
+            interpret(status, &last, image)
+        }
     }
+}
+
+/// Runs the helper to its end. Returns its last line, too.
+async fn hear(command: Command, input: &[u8], mut tell: impl FnMut(Progress)) -> io::Result<(ExitStatus, Vec<u8>)> {
+    let mut last = Vec::new();
+    let line = |line: &[u8]| match from_json(line) {
+        Ok(Answer::Progress(progress)) => tell(progress),
+        _ => last = line.to_vec(),
+    };
+    let status = io_within(PATIENCE, program::follow(command, input, LONGEST_ANSWER, PATIENCE, line)).await?;
+    Ok((status, last))
 }
 
 /// Runs any helper: its input, then all of its output.
@@ -99,14 +129,13 @@ pub(crate) async fn talk(command: Command, input: &[u8]) -> io::Result<Vec<u8>> 
     }
 }
 
-fn interpret(output: &Output, image: &str) -> Result<Option<String>, ImageError> {
-    match from_json(&output.stdout) {
+fn interpret(status: ExitStatus, last: &[u8], image: &str) -> Result<Option<String>, ImageError> {
+    match from_json(last) {
         Ok(Answer::Image(id)) => return Ok(Some(id)),
         Ok(Answer::Stale) => return Ok(None),
         Ok(Answer::Error { reason, message }) => return Err(ImageError::Helper { reason, why: message }),
-        Err(_) => {}
+        Ok(Answer::Progress(_)) | Err(_) => {}
     }
-    let status = output.status;
     Err(match status.signal() {
         Some(nix::libc::SIGKILL) => failed(image, "the pull was killed, perhaps for want of memory"),
         Some(signal) => failed(image, &format!("the pull ended by signal {signal}")),
@@ -125,8 +154,23 @@ mod tests {
     fn run_shell(script: &str, input: &[u8]) -> Result<String, ImageError> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
-        let output = smol::block_on(program::help(command, input, LONGEST_ANSWER, PATIENCE)).unwrap();
-        Ok(interpret(&output, "app:v1")?.unwrap_or_else(|| "stale".to_owned()))
+        let (status, last) = smol::block_on(hear(command, input, |_| {})).unwrap();
+        Ok(interpret(status, &last, "app:v1")?.unwrap_or_else(|| "stale".to_owned()))
+    }
+
+    #[test]
+    fn progress_is_handed_on_before_the_result() {
+        let mut command = Command::new("/bin/sh");
+        let lines =
+            r#"echo '{"progress":{"bytes":1,"total":4}}'; echo '{"progress":{"bytes":3,"total":4}}'; echo '"stale"'"#;
+        command.args(["-c", lines]);
+        let mut heard = Vec::new();
+        let (status, last) = smol::block_on(hear(command, b"", |progress| heard.push(progress.bytes))).unwrap();
+        assert_eq!((interpret(status, &last, "app:v1").unwrap(), heard), (None, vec![1, 3]));
+        assert!(
+            interpret(status, br#"{"progress":{"bytes":3,"total":4}}"#, "app:v1").is_err(),
+            "it was not its last word"
+        );
     }
 
     #[test]

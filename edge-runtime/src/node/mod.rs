@@ -312,6 +312,7 @@ impl Node {
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,
             News::HookDone(which, done) => self.hooks.done(&mut self.cx, which, done)?,
+            News::Pulling { job, progress } => self.pulls.tell(&mut self.cx, job, progress),
             News::Pulled { job, result } => self.pulls.done(&mut self.cx, job, result),
             News::Walked(number, answers) => self.walked(number, &answers),
             News::Collected(result) => self.image_gc.done(&mut self.cx, result)?,

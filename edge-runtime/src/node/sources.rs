@@ -8,6 +8,7 @@ use smol::future::FutureExt;
 use super::network::connecting::Answer;
 use crate::clock::Clock;
 use crate::image::ImageError;
+use crate::image::progress::Progress;
 use crate::link::LinkEvent;
 use crate::monitor::client::MonitorEvent;
 use crate::pod::clock::Mono;
@@ -76,6 +77,11 @@ pub(super) enum News {
     Probe(ProbeEvent),
     /// A lifecycle hook has ended.
     HookDone(HookRef, HookDone),
+    /// How far a long pull is.
+    Pulling {
+        job: u64,
+        progress: Progress,
+    },
     Pulled {
         job: u64,
         result: PullResult,

@@ -4,16 +4,17 @@
 //! |---|---|
 //! | `facts` | what a Node object says |
 //! | `pods` | which pods are where |
+//! | `rows` | rows as JSON, in parts of bounded size |
 
 mod facts;
 mod pods;
+mod rows;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sampan_page::{Change, Kind, Timeline};
-use serde::Serialize;
 
 use crate::bridge::overview::LinkView;
 use facts::Facts;
@@ -56,20 +57,6 @@ struct Shown {
 /// 0 down, 1 up, 2 at another bridge; since when (seconds since 1970, 0 for not known).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Link(u8, i64);
-
-/// A row in the form of the page's scripts: see `words.js`.
-#[derive(Serialize)]
-struct Row<'a>(&'a str, u8, i64, u8, u32, u32, u64, u8, u8, u8, u8, &'a str, &'a str, i64, &'a str);
-
-#[derive(Serialize)]
-struct Rows<'a> {
-    /// Milliseconds since 1970, by this host.
-    at: u64,
-    api: bool,
-    rows: Vec<Row<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    gone: Vec<&'a str>,
-}
 
 impl Board {
     pub(super) fn new(replicated: bool) -> Self {
@@ -168,11 +155,6 @@ impl Board {
         }
     }
 
-    /// Everything, as JSON.
-    pub(super) fn all(&self, now: SystemTime) -> String {
-        self.text(self.nodes.keys(), Vec::new(), now)
-    }
-
     /// What has changed since this was last asked, as JSON; none for nothing.
     pub(super) fn take(&mut self, now: SystemTime) -> Option<String> {
         let (changed, gone) = (std::mem::take(&mut self.changed), std::mem::take(&mut self.gone));
@@ -180,7 +162,7 @@ impl Board {
         if changed.is_empty() && gone.is_empty() && !reach_changed {
             return None;
         }
-        Some(self.text(changed.iter(), gone.iter().map(|name| &**name).collect(), now))
+        Some(self.text(changed.iter(), gone.iter().map(|name| &**name).collect(), false, now))
     }
 
     /// Discards the changes: no browser is watching.
@@ -198,14 +180,6 @@ impl Board {
     /// What has changed about a node.
     pub(super) fn timeline(&self, name: &str) -> Vec<Change> {
         self.nodes.get(name).map(|shown| shown.timeline.changes()).unwrap_or_default()
-    }
-
-    fn text<'a>(&'a self, names: impl Iterator<Item = &'a Arc<str>>, gone: Vec<&'a str>, now: SystemTime) -> String {
-        let rows = names.filter_map(|name| Some(self.nodes.get(name)?.row(name, &self.pods))).collect();
-        let at = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let rows = Rows { at: u64::try_from(at).unwrap_or_default(), api: self.reachable, rows, gone };
-        // Text and numbers: nothing that JSON could not say.
-        serde_json::to_string(&rows).unwrap_or_default()
     }
 
     fn pods_touched(&mut self, touched: impl IntoIterator<Item = pods::Touched>, now: SystemTime) {
@@ -284,30 +258,6 @@ impl Shown {
         if version {
             self.timeline.note(at, Kind::Version, 0);
         }
-    }
-
-    fn row<'a>(&'a self, name: &'a str, pods: &Pods) -> Row<'a> {
-        let counts = pods.of(name);
-        let (version, architecture, labels) =
-            self.facts.as_ref().map(|f| (&*f.version, &*f.architecture, &*f.labels)).unwrap_or_default();
-        let number = |of: fn(&Facts) -> u8| self.facts.as_ref().map(of).unwrap_or_default();
-        Row(
-            name,
-            self.shown.0,
-            self.shown.1,
-            number(|f| f.ready),
-            counts.ready,
-            counts.wanted,
-            counts.restarts,
-            number(|f| f.troubles),
-            number(|f| f.storage),
-            number(|f| f.upgrade),
-            number(|f| f.held),
-            version,
-            architecture,
-            self.facts.as_ref().map_or(0, |f| f.created),
-            labels,
-        )
     }
 }
 

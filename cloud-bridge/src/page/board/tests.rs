@@ -125,8 +125,27 @@ fn the_timeline_has_what_was_seen() {
 fn text_of_the_cluster_stays_text() {
     let mut board = Board::new(false);
     board.node(&node("a", "True"), at(1));
-    let all: Value = serde_json::from_str(&board.all(at(1))).unwrap();
+    let all: Value = serde_json::from_str(&board.part(&mut board.names(""), usize::MAX, at(1))).unwrap();
     assert_eq!(all["rows"][0][14], "x=<img onerror=alert(1)>");
+}
+
+#[test]
+fn rows_come_by_name_in_parts_of_bounded_size() {
+    let mut board = Board::new(false);
+    let names: Vec<String> = (0..100).map(|number| format!("edge-{number:03}")).collect();
+    names.iter().for_each(|name| board.node(&node(name, "True"), at(1)));
+    let (mut left, mut found, mut parts) = (board.names("edge-009"), Vec::new(), 0);
+    while !left.is_empty() {
+        let text = board.part(&mut left, 2000, at(1));
+        assert!(text.len() < 3000, "{text}");
+        let part: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(part["more"] == true, !left.is_empty());
+        found.extend(part["rows"].as_array().unwrap().iter().map(|row| row[0].as_str().unwrap().to_owned()));
+        parts += 1;
+    }
+    assert_eq!(found, names[10..]);
+    assert!(parts > 3, "{parts}");
+    assert!(board.part(&mut Vec::new(), 2000, at(1)).contains("\"rows\":[]"));
 }
 
 /// Cost of ten thousand nodes. `--nocapture` shows it.

@@ -15,7 +15,7 @@ fn served() -> Served {
 async fn ask(served: &Served, request: http::request::Builder, body: &str) -> (u16, HeaderMap, String) {
     let (parts, body) = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap().into_parts();
     let answer = match served.known(None, &parts, body, from()).await {
-        Ok(who) => served.answer(&who, parts.uri.path(), false).await,
+        Ok(who) => served.answer(&who, parts.uri.path_and_query().unwrap().as_str(), false).await,
         Err(answer) => answer,
     };
     let (parts, mut body) = assets::guarded(answer).into_parts();
@@ -61,6 +61,41 @@ async fn a_token_shows_the_page_and_its_data() {
     for method in [Method::PUT, Method::DELETE, Method::POST] {
         assert_eq!(ask(&served, with("good", "/api/nodes").method(method.clone()), "").await.0, 405, "{method}");
     }
+}
+
+/// A node with this name comes.
+fn shown(served: &Served, name: &str) {
+    let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+    served.live.board().node(&node, SystemTime::now());
+}
+
+#[tokio::test]
+async fn nodes_are_listed_by_name_behind_a_name() {
+    let served = served();
+    ["b", "c", "a"].iter().for_each(|name| shown(&served, name));
+    for (query, wanted) in [("", vec!["a", "b", "c"]), ("?after=a", vec!["b", "c"]), ("?x=1&after=c", vec![])] {
+        let (code, _, text) = ask(&served, with("good", &format!("/api/nodes{query}")), "").await;
+        let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let names: Vec<&str> = all["rows"].as_array().unwrap().iter().filter_map(|row| row[0].as_str()).collect();
+        assert_eq!((code, names), (200, wanted), "{query}");
+        assert!(all.get("more").is_none(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn rows_of_a_large_site_come_in_parts() {
+    let served = served();
+    (0..9000).for_each(|number| shown(&served, &format!("n{number}")));
+    let who = Who::User { user: "good".to_owned(), token: "good".to_owned(), session: None, from: from() };
+    let mut body = served.answer(&who, "/api/stream", false).await.into_body();
+    let mut parts: Vec<String> = Vec::new();
+    while parts.last().is_none_or(|part| part.starts_with("event: part\n")) {
+        let bytes = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        parts.push(String::from_utf8(bytes.to_vec()).unwrap());
+    }
+    assert!(parts.len() > 1 && parts.iter().all(|part| part.len() < 300 << 10), "{}", parts.len());
+    assert!(parts.last().unwrap().starts_with("event: all\n"));
+    assert_eq!(parts.iter().map(|part| part.matches("\"n").count()).sum::<usize>(), 9000);
 }
 
 #[tokio::test]

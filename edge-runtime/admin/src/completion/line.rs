@@ -18,6 +18,9 @@ pub(super) enum Wanted<'a> {
         pod: Option<&'a str>,
     },
     Images,
+    Devices {
+        namespace: Option<&'a str>,
+    },
     /// Keys of the configuration.
     Keys,
 }
@@ -68,6 +71,7 @@ impl<'a> Line<'a> {
             (Some(_), ..) => Wanted::Nothing,
             (None, "images", ["rm", ..] | ["export"]) => Wanted::Images,
             (None, "config", ["get" | "set"]) => Wanted::Keys,
+            (None, "devices", ["get" | "watch" | "set" | "history"]) => Wanted::Devices { namespace },
             (None, _, []) => self.first(namespace),
             _ => Wanted::Nothing,
         }
@@ -127,11 +131,16 @@ mod tests {
         }
         check("images", &Wanted::Words(vec!["ls", "check", "rm", "prune", "export"]));
         check("completion", &Wanted::Words(vec!["bash", "zsh", "fish"]));
+        check("devices", &Wanted::Words(vec!["get", "watch", "set", "history", "mappers"]));
+        check("devices get", &Wanted::Devices { namespace: None });
+        check("devices -n shop set", &Wanted::Devices { namespace: Some("shop") });
         for line in ["config get", "config set"] {
             check(line, &Wanted::Keys);
         }
         for line in [
             "logs web",
+            "devices mappers",
+            "devices set level",
             "images prune",
             "config check",
             "config get logs",

@@ -59,6 +59,7 @@ fn names(wanted: &Wanted<'_>, last: &str, paths: &Paths) -> Result<Vec<String>, 
         Wanted::Namespaces => pods()?.into_iter().map(|pod| pod.namespace).collect(),
         Wanted::Pods { namespace } => of_pods(&pods()?, *namespace, last),
         Wanted::Containers { namespace, pod } => of_containers(&pods()?, *namespace, *pod),
+        Wanted::Devices { namespace } => of_devices(verbs::devices::all_names(paths)?, *namespace, last),
         Wanted::Images => {
             let references = find::store(paths)?.images()?.into_iter().flat_map(|image| image.references);
             // Most users never type a digest.
@@ -94,6 +95,19 @@ fn of_containers(pods: &[PodRecord], namespace: Option<&str>, pod: Option<&str>)
     };
     let containers = pods.iter().filter(is_meant).flat_map(|pod| &pod.containers);
     containers.filter(|(_, one)| one.kind != ContainerKind::Pause).map(|(name, _)| name.clone()).collect()
+}
+
+/// Devices as `NAMESPACE/NAME`, but those of the namespace that is meant as `NAME`, unless a part of it is typed.
+fn of_devices(names: Vec<String>, namespace: Option<&str>, last: &str) -> Vec<String> {
+    if last.contains('/') {
+        return names;
+    }
+    let own = format!("{}/", namespace.unwrap_or("default"));
+    let short = |name: String| match name.strip_prefix(&own) {
+        Some(short) => short.to_owned(),
+        None => name,
+    };
+    names.into_iter().map(short).collect()
 }
 
 /// Sorted, and only names that no shell or terminal takes for something else: the store holds texts of strangers.
@@ -145,6 +159,18 @@ mod tests {
         assert_eq!(of(None, Some("web")), ["app", "next"]);
         assert_eq!(of(Some("test"), Some("web")), ["next"]);
         assert_eq!(of(Some("test"), None), ["next"]);
+    }
+
+    #[test]
+    fn device_of_the_own_namespace_has_a_short_name() {
+        let of = |namespace: Option<&str>, last: &str| {
+            let names = ["default/level", "water/pump"].map(str::to_owned).to_vec();
+            fitting(of_devices(names, namespace, last), last)
+        };
+        assert_eq!(of(None, ""), ["level", "water/pump"]);
+        assert_eq!(of(None, "l"), ["level"]);
+        assert_eq!(of(None, "default/"), ["default/level"]);
+        assert_eq!(of(Some("water"), "p"), ["pump"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod bundle;
 pub(crate) mod finding;
 pub(crate) mod host;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use edge_protocol::findings::{are_coloured, coloured, summary};
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
@@ -87,12 +87,14 @@ fn run(given: Given) -> Result<(), CliError> {
     let form = Form::of(&given)?;
     if given.has("bundle") {
         takes::only(&given, VERB.flags, "doctor --bundle", &["bundle"])?;
+        // A bridge or a program of the host may not answer for a while. Without standard error there is still the file.
+        let _ = writeln!(std::io::stderr(), "checking the node and collecting its state");
     }
     let findings = examine(&paths, Which::All);
     if let Some(file) = given.path("bundle") {
         bundle::write(&paths, &findings, &file)?;
         return print(&format!(
-            "{} is there; look into it before you give it away: tar tzf {}",
+            "{} is written; check it before you share it: tar tzf {}",
             file.display(),
             file.display()
         ));

@@ -12,13 +12,15 @@ use edge_runtime::paths::Paths;
 use edge_runtime::store::Fact;
 use k8s_openapi::api::core::v1::{NodeCondition, PodStatus};
 use sampan_launcher::versions::{State, Versions};
-use sampan_pod::record::PodRecord;
+use sampan_pod::record::{ContainerState, PodRecord};
 use sampan_pod::status::{self as pod_status, HostFacts};
 use sampan_sys::host::{self, DiskSpace};
 use serde_json::Value;
 
 use crate::doctor::{ask_daemon, daemon_pid, worn};
 use crate::events::{self, Wanted};
+use crate::progress::pulls;
+use crate::progress::show::Seen;
 use crate::top::look::{Look, Looker};
 
 /// Facts at one moment.
@@ -37,6 +39,8 @@ pub(super) struct Facts {
     pub(super) versions: State,
     /// Events sorted by time.
     pub(super) events: Vec<Value>,
+    /// Pulls in progress, while a container waits for one.
+    pub(super) pulls: Vec<(String, Seen)>,
     pub(super) disk: Option<DiskSpace>,
     /// Tenths of the medium's life that are used.
     pub(super) worn: Option<u64>,
@@ -68,6 +72,13 @@ pub(super) struct Kept {
     pub(super) used: Option<Look>,
 }
 
+impl Kept {
+    fn is_pulling(&self) -> bool {
+        let mut containers = self.pods.iter().flat_map(|(pod, _)| pod.containers.values());
+        containers.any(|one| matches!(one.state, ContainerState::Pulling { .. }))
+    }
+}
+
 /// Reads the node. The store stays open: without a daemon, opening and closing it repeatedly would write to the disk
 /// each time.
 pub(super) struct Lookout {
@@ -95,7 +106,9 @@ impl Lookout {
             }
         };
         let waiting = self.store.as_ref().map(|(looker, _)| events::waiting(looker.store())).unwrap_or_default();
-        Facts { kept, trouble, events: events::all(&self.paths, waiting, &Wanted::default()), ..around(&self.paths) }
+        let events = events::all(&self.paths, waiting, &Wanted::default());
+        let pulls = if kept.iter().any(Kept::is_pulling) { pulls::all(&self.paths) } else { Vec::new() };
+        Facts { kept, trouble, events, pulls, ..around(&self.paths) }
     }
 
     fn keeps(&mut self) -> Result<Kept, CliError> {

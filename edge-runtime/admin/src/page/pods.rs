@@ -2,9 +2,12 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus;
+use sampan_pod::record::PodRecord;
 use serde_json::{Value, json};
 
 use super::look::{Facts, Kept};
+use crate::progress::pulls;
+use crate::progress::show::Seen;
 use crate::top::show::{bytes, tenths};
 use crate::top::view::View;
 
@@ -34,7 +37,7 @@ pub(super) fn rows(facts: &Facts, view: Option<&View>) -> Value {
             is_ready(status),
             restarts,
             seconds(record.started_at),
-            why(status),
+            why(record, status, &facts.pulls),
             used.and_then(|one| one.milli).map(tenths),
             used.and_then(|one| one.pod.memory_bytes).map(bytes),
         ])
@@ -50,13 +53,37 @@ fn is_ready(status: &PodStatus) -> bool {
     status.conditions.iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")
 }
 
-fn why(status: &PodStatus) -> &str {
+fn why(record: &PodRecord, status: &PodStatus, pulls: &[(String, Seen)]) -> String {
+    let is_for = |what: &str| record.containers.values().any(|container| pulls::is_for(container, what));
+    if let Some(pull) = pulls.iter().find(|(what, _)| is_for(what)) {
+        return format!("pulling {}", pulls::line(pull));
+    }
     let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     let waiting = containers.filter_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.as_deref()).next();
-    status.reason.as_deref().or(waiting).unwrap_or_default()
+    status.reason.as_deref().or(waiting).unwrap_or_default().to_owned()
 }
 
 /// Seconds since 1970.
 pub(super) fn seconds(at: Timestamp) -> Option<u32> {
     u32::try_from(at.as_second()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use sampan_pod::record::{ContainerRecord, ContainerState};
+
+    use super::*;
+
+    #[test]
+    fn pod_that_waits_for_a_pull_shows_its_progress() {
+        let (reason, message) = (String::new(), String::new());
+        let state = ContainerState::Pulling { reason, message, volume: None };
+        let container = ContainerRecord { image: "web:1".into(), state, ..ContainerRecord::default() };
+        let record = PodRecord { containers: [("c".to_owned(), container)].into(), ..PodRecord::default() };
+        let status = PodStatus { reason: Some("Pending".into()), ..PodStatus::default() };
+        let of = |name: &str| (name.to_owned(), Seen { layers: vec![(10, true), (30, false)], partial: 10 });
+        assert_eq!(why(&record, &status, &[of("docker.io/library/web:2")]), "Pending");
+        let shown = why(&record, &status, &[of("docker.io/library/web:2"), of("docker.io/library/web:1")]);
+        assert_eq!(shown, "pulling docker.io/library/web:1: layer 2 of 2, 50 %, 20 B of 40 B");
+    }
 }

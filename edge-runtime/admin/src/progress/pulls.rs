@@ -6,12 +6,14 @@ use std::path::Path;
 
 use edge_runtime::cli::verb::Shown;
 use edge_runtime::cli::{SHOWN, parse};
+use edge_runtime::image::Reference;
 use edge_runtime::paths::Paths;
+use sampan_pod::record::{ContainerRecord, ContainerState};
 use sampan_sys::words::verb_first;
 use serde_json::{Value, json};
 
 use super::look::Looker;
-use super::show::{Seen, line};
+use super::show::{self, Seen};
 
 /// Each with what it fetches.
 pub(crate) fn all(paths: &Paths) -> Vec<(String, Seen)> {
@@ -36,6 +38,16 @@ fn fetched(words: &[&str], root: &Path) -> Option<String> {
     (given.paths().ok()?.root() == root).then(|| given.operand().ok())?
 }
 
+/// Whether this container waits for a pull of `what`, as the daemon names it.
+pub(crate) fn is_for(container: &ContainerRecord, what: &str) -> bool {
+    let image = match &container.state {
+        ContainerState::Pulling { volume: Some(volume), .. } => &volume.reference,
+        ContainerState::Pulling { volume: None, .. } => &container.image,
+        _ => return false,
+    };
+    Reference::parse(image).is_ok_and(|name| name.to_string() == what)
+}
+
 /// Fields of `status -o json`.
 pub(crate) fn values(pulls: &[(String, Seen)]) -> Value {
     let each = pulls.iter().map(|(what, seen)| {
@@ -44,9 +56,9 @@ pub(crate) fn values(pulls: &[(String, Seen)]) -> Value {
     each.collect()
 }
 
-/// A line for each.
-pub(crate) fn lines(pulls: &[(String, Seen)]) -> Vec<String> {
-    pulls.iter().map(|(what, seen)| line(what, seen, None)).collect()
+/// What is fetched, and how far it is.
+pub(crate) fn line((what, seen): &(String, Seen)) -> String {
+    show::line(what, seen, None)
 }
 
 #[cfg(test)]
@@ -76,7 +88,7 @@ mod tests {
     #[test]
     fn pull_has_a_line_and_fields() {
         let pulls = [("web:1".to_owned(), Seen { layers: vec![(10, true), (30, false)], partial: 10 })];
-        assert_eq!(lines(&pulls), ["web:1: layer 2 of 2, 50 %, 20 B of 40 B"]);
+        assert_eq!(line(&pulls[0]), "web:1: layer 2 of 2, 50 %, 20 B of 40 B");
         assert_eq!(values(&pulls), json!([{"image": "web:1", "layers": 2, "bytes": 20, "totalBytes": 40}]));
     }
 }

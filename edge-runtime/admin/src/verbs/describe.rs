@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use super::ps;
 use crate::columns::one_line;
 use crate::output::{Form, JSON, OUTPUT};
+use crate::progress::pulls;
+use crate::progress::show::Seen;
 use crate::{events, find};
 
 pub(super) const VERB: Verb = Verb {
@@ -24,8 +26,11 @@ fn run(given: Given) -> Result<(), CliError> {
     let (paths, form) = (given.paths()?, Form::of(&given)?);
     let pod = find::pod(&given, &paths)?;
     let events = events::of_pod(&paths, &pod.namespace, &pod.name);
-    let value = json!({"pod": pod, "containers": ps::rows(&pod).collect::<Vec<_>>(), "events": events});
-    form.print(&value, |_| text(&pod, &events), || vec![format!("{}/{}", pod.namespace, pod.name)])
+    let mut pulls = pulls::all(&paths);
+    pulls.retain(|(what, _)| pod.containers.values().any(|container| pulls::is_for(container, what)));
+    let containers: Vec<_> = ps::rows(&pod).collect();
+    let value = json!({"pod": pod, "containers": containers, "events": events, "pulls": pulls::values(&pulls)});
+    form.print(&value, |_| text(&pod, &events, &pulls), || vec![format!("{}/{}", pod.namespace, pod.name)])
 }
 
 /// Phase as the node would report it, in words of kubectl.
@@ -50,7 +55,7 @@ fn trouble(pod: &PodRecord) -> Option<(&str, &str)> {
     (!reason.is_empty() || !message.is_empty()).then_some((reason, message))
 }
 
-fn text(pod: &PodRecord, events: &[Value]) -> String {
+fn text(pod: &PodRecord, events: &[Value], pulls: &[(String, Seen)]) -> String {
     let mut out = String::new();
     let ips = pod.ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let started_at = pod.started_at.to_string();
@@ -88,6 +93,9 @@ fn text(pod: &PodRecord, events: &[Value]) -> String {
         let message = container.state.shown().1;
         if !message.is_empty() {
             let _ = writeln!(out, "    Message:   {}", one_line(message));
+        }
+        for pull in pulls.iter().filter(|(what, _)| pulls::is_for(container, what)) {
+            let _ = writeln!(out, "    Progress:  {}", pulls::line(pull));
         }
         if let Some(last) = &container.last {
             let _ = writeln!(out, "    Last end:  {}", ended(last));
@@ -139,11 +147,26 @@ mod tests {
 
     #[test]
     fn waiting_container_shows_reason_and_message_in_one_line() {
-        let shown = text(&pod(), &[]);
+        let shown = text(&pod(), &[], &[]);
         assert!(shown.starts_with("Name:        web\nNamespace:   shop\n"), "{shown}");
         assert!(shown.contains("    State:     ImagePullBackOff\n    Message:   registry  [2J is away\n"), "{shown}");
         assert!(shown.contains("\n    Image:     a [2J:1\n"), "{shown}");
         assert!(shown.contains("\nStatus:      Pending\n") && shown.contains("\nEvents: none"), "{shown}");
+    }
+
+    #[test]
+    fn pull_of_an_image_shows_its_progress() {
+        let mut pod = pod();
+        let app = pod.containers.get_mut("app").unwrap();
+        app.image = "web:1".into();
+        let of = |name: &str| (name.to_owned(), Seen { layers: vec![(10, true), (30, false)], partial: 10 });
+        let pulls = [of("docker.io/library/web:1"), of("docker.io/library/web:2"), of("web.tar")];
+        assert!(!text(&pod, &[], &pulls).contains("Progress:"), "it waits");
+        let app = pod.containers.get_mut("app").unwrap();
+        app.state = ContainerState::Pulling { reason: String::new(), message: String::new(), volume: None };
+        let shown = text(&pod, &[], &pulls);
+        let line = "    State:     Pulling\n    Progress:  docker.io/library/web:1: layer 2 of 2, 50 %, 20 B of 40 B\n";
+        assert!(shown.contains(line) && shown.matches("Progress:").count() == 1, "{shown}");
     }
 
     #[test]
@@ -159,6 +182,6 @@ mod tests {
         assert_eq!((phase(&pod), trouble(&pod)), ("Running", None));
         pod.terminal = Some(Terminal { succeeded: false, reason: "Evicted".into(), message: "no memory".into() });
         assert_eq!((phase(&pod), trouble(&pod)), ("Failed", Some(("Evicted", "no memory"))));
-        assert!(text(&pod, &[]).contains("\nReason:      Evicted: no memory\n"));
+        assert!(text(&pod, &[], &[]).contains("\nReason:      Evicted: no memory\n"));
     }
 }

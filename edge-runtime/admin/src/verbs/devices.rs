@@ -7,6 +7,7 @@ use std::path::Path;
 
 use edge_runtime::cli::verb::{Given, NAMESPACE, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
+use edge_runtime::paths::Paths;
 use sampan_devices_control::{FromHelper, MAX_LINE, Named, Question, ToHelper};
 use serde_json::Value;
 
@@ -132,6 +133,11 @@ fn names(answer: &Value) -> Vec<String> {
         (None, name) => Some(name.to_owned()),
     })
     .collect()
+}
+
+/// All devices, as other words of this verb name them.
+pub(crate) fn all_names(paths: &Paths) -> Result<Vec<String>, CliError> {
+    Ok(names(&ask(&paths.devices(), Question::Get { device: None })?.next()?))
 }
 
 /// A line for each property.

@@ -50,7 +50,7 @@ fn run(given: Given) -> Result<(), CliError> {
     });
     form.print(
         &view,
-        |_| rows(&view, &pulls::lines(&pulls)),
+        |_| rows(&view, &pulls.iter().map(pulls::line).collect::<Vec<_>>()),
         || view["node"].as_str().map(str::to_owned).into_iter().collect(),
     )
 }

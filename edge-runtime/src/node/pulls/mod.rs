@@ -17,6 +17,7 @@ use super::sources::{News, PullResult};
 use crate::config::Window;
 use crate::counters;
 use crate::image::access::PodLogin;
+use crate::image::progress::Progress;
 use crate::image::spawn::Request;
 use crate::image::{ImageError, Reference, spawn};
 use crate::pod::clock::Mono;
@@ -100,8 +101,11 @@ impl Pulls {
             let window = cx.config.pull.hours.clone();
             let open = window.as_ref().map(|window| window.open_for(now.wall.as_second()));
             log::info!("pulling {name}");
+            let news = cx.senders.news.clone();
+            // What the loop has no room for is told with the next.
+            let tell = move |progress| drop(news.try_send(News::Pulling { job: number, progress }));
             let task = cx.task(async move {
-                let fetch = async { spawn::pull(&paths, &name, &request).await.map(Some) };
+                let fetch = async { spawn::pull(&paths, &name, &request, tell).await.map(Some) };
                 let closed = || Err(not_asked(window.as_ref().map(only_within).unwrap_or_default()));
                 let result = match open {
                     _ if short => Err(ImageError::Helper {
@@ -158,6 +162,13 @@ impl Pulls {
             log::warn!("the pull of {name} is stopped: {why}");
             let error = ImageError::Helper { reason, why: format!("{name}: {why}") };
             self.done(cx, number, Err(error));
+        }
+    }
+
+    /// An event for each pod that waits for this pull.
+    pub(super) fn tell(&self, cx: &mut Context, number: u64, progress: Progress) {
+        for waiter in self.queue.get(number).into_iter().flat_map(|job| &job.waiters) {
+            image_event(cx, waiter, false, "Pulling", format!("Pulling image {:?}: {progress}", waiter.reference));
         }
     }
 
