@@ -3,17 +3,19 @@
 //!
 //! A change of a pod's readiness changes the rules in the same turn, without the cloud.
 //!
-//! This file holds the state. [`bounds`] limits it, [`kernel`] updates the kernel, [`outcome`] handles the result,
-//! [`surroundings`] holds other inputs, and [`names`] the data for the DNS helper.
+//! This file holds the state. [`bounds`] limits it, [`kernel`] updates the kernel with what [`portion`] computes,
+//! [`outcome`] handles the result, [`surroundings`] holds other inputs, and [`names`] the data for the DNS helper.
 
 mod bounds;
 pub(super) mod done;
 mod flows;
+mod job;
 mod kernel;
 mod left_out;
 mod local_pod;
 mod names;
 mod outcome;
+mod portion;
 mod routes;
 mod surroundings;
 mod untold;
