@@ -1,9 +1,11 @@
 //! What follows from a pod's change, for the kernel and for names.
 
+use edge_protocol::message::ObjectKey;
 use serde_json::json;
 
 use super::done::Done;
 use super::*;
+use crate::net::services::view::SERVICE_VIEW;
 
 fn services() -> Services {
     let store = Store::in_memory().unwrap();
