@@ -11,6 +11,7 @@
 //! | `admit`, `resize` | whether the node accepts a pod, or an increase of its resources |
 //! | `execute` | what each step does |
 //! | `network` | connecting pods, and their cgroups, as far as that needs another process |
+//! | `link_events` | events of the link |
 //! | `objects` | objects from the cloud: into the store, then to the pods |
 //! | `neighbours` | nodes of this LAN, and the routes to their pods |
 //! | `services` | the endpoints of Services on this node, and when to update the kernel |
@@ -70,6 +71,7 @@ mod idle;
 mod image_gc;
 mod images;
 mod kernel_rules;
+mod link_events;
 mod metrics;
 mod monitor_events;
 mod neighbours;
