@@ -4,6 +4,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `objects` | Device and DeviceModel objects, and what the daemon says |
+//! | `link` | the link, and what the bridge has |
 //! | `device` | one device: properties, state, how news changes them |
 //! | `output` | actions for the owner |
 //! | `tell` | what the daemon is told |
@@ -33,6 +34,7 @@ mod histories;
 mod history;
 mod ids;
 mod keep;
+mod link;
 mod mappers;
 mod merge;
 mod messages;
