@@ -80,3 +80,60 @@ impl Node {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::sandbox::SandboxDone;
+    use crate::node::bench::Bench;
+    use crate::node::network::connecting::Connecting;
+    use crate::pod::ports::{HostPort, Protocol};
+
+    /// Has a pod wait for a host port.
+    fn wait(bench: &mut Bench, uid: &str, protocol: Protocol) {
+        bench.add(uid);
+        bench.sandbox(uid, SandboxState::Preparing);
+        let done = SandboxDone { ips: Vec::new(), warnings: Vec::new() };
+        bench.node.connecting.insert(uid.to_owned(), Connecting::Rules(done));
+        let port = HostPort { ip: None, protocol, port: 80, container_port: 80 };
+        bench.node.host_ports.want(uid, vec![Forward { port, to: "10.0.0.2".parse().unwrap() }]);
+    }
+
+    /// Whether the pod is ready, and whether it still waits.
+    fn state(bench: &Bench, uid: &str) -> (bool, bool) {
+        let ready = matches!(bench.record(uid).sandbox.state, SandboxState::Ready { .. });
+        (ready, bench.node.connecting.contains_key(uid))
+    }
+
+    #[test]
+    fn pod_is_connected_or_fails_with_its_rules() {
+        for (protocol, result, expected) in [
+            (Protocol::Tcp, Ok(()), (true, false)),
+            (Protocol::Tcp, Err("no nft".to_owned()), (false, false)),
+            // Flows of datagrams to the port before are deleted first.
+            (Protocol::Udp, Ok(()), (false, true)),
+        ] {
+            let mut bench = Bench::new();
+            wait(&mut bench, "u", protocol);
+            bench.node.replace_rules();
+            assert!(bench.node.host_ports.is_changing());
+            bench.node.rules_replaced(result);
+            assert_eq!(state(&bench, "u"), expected);
+            assert!(!bench.node.host_ports.is_changing());
+        }
+    }
+
+    #[test]
+    fn pods_whose_rules_are_refused_together_are_tried_apart() {
+        let mut bench = Bench::new();
+        wait(&mut bench, "a", Protocol::Tcp);
+        wait(&mut bench, "b", Protocol::Tcp);
+        bench.node.replace_rules();
+        bench.node.rules_replaced(Err("no nft".to_owned()));
+        assert_eq!([state(&bench, "a"), state(&bench, "b")], [(false, true); 2], "it may be about either");
+        bench.node.rules_replaced(Ok(()));
+        assert_eq!([state(&bench, "a"), state(&bench, "b")], [(true, false), (false, true)]);
+        bench.node.rules_replaced(Err("no nft".to_owned()));
+        assert_eq!([state(&bench, "a"), state(&bench, "b")], [(true, false), (false, false)]);
+    }
+}
