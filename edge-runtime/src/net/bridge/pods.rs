@@ -84,7 +84,7 @@ impl Network {
         Ok(deleted)
     }
 
-    fn pod_links(&mut self) -> Result<Vec<String>, NetError> {
+    pub(super) fn pod_links(&mut self) -> Result<Vec<String>, NetError> {
         let name = self.settings.bridge.clone();
         let failed = |source| NetError::Netlink { action: "list ports of", object: format!("bridge {name}"), source };
         let Some(bridge) = link::by_name(&mut self.socket, &name).map_err(failed)? else { return Ok(Vec::new()) };

@@ -67,7 +67,7 @@ impl Twins {
     }
 
     /// Once for each state of it.
-    fn warn_of(&mut self, id: &Named, note: Option<String>) {
+    pub(super) fn warn_of(&mut self, id: &Named, note: Option<String>) {
         let odd = &mut self.mappers.odd;
         let Some(message) = note else { return drop(odd.remove(id)) };
         if odd.insert(id.clone(), message.clone()).as_ref() != Some(&message) {
