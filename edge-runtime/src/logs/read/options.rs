@@ -29,7 +29,7 @@ pub enum LogError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// What [`LogReader::next_chunk`] found.
+/// What [`LogReader::next_chunk`](super::LogReader::next_chunk) found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunk {
     /// Some output, never empty.
