@@ -4,6 +4,7 @@ use edge_protocol::edge::EdgeFacts;
 use edge_protocol::message::Position;
 use edge_protocol::stream::StreamEvent;
 use edge_protocol::version::{POLICIES, Wants};
+use jiff::Timestamp;
 
 use super::Node;
 use super::streams::Backend;
@@ -20,7 +21,7 @@ impl Node {
                 if self.cx.config.network.policies && !welcome.features.iter().any(|feature| feature == POLICIES) {
                     log::warn!("the bridge is older than NetworkPolicies of nodes: there are none here");
                 }
-                let told = welcome.identity.map(|terms| terms.now_ms);
+                let told = welcome.identity.and_then(|terms| time(terms.now_ms));
                 self.host_watch.time_told(&self.cx, told);
                 self.tokens.time_told(told, self.cx.mono());
                 self.resync.welcomed(welcome.repeat_within_ms);
@@ -76,11 +77,11 @@ impl Node {
         let interests = self.dns.interests(&mut self.cx);
         let Some(link) = &self.cx.link else { return Ok(()) };
         let stream = self.cx.store.fact(Fact::Stream)?;
-        let seq = self.cx.store.fact(Fact::LastSequence)?.and_then(|seq| seq.parse().ok());
+        let seq = self.cx.store.fact(Fact::LastSequence)?;
         link.facts(EdgeFacts {
             agent: format!("edge-runtime/{}", env!("CARGO_PKG_VERSION")),
             cluster: self.cx.store.fact(Fact::Cluster)?,
-            position: stream.zip(seq).map(|(stream, seq)| Position { stream, seq }),
+            position: position(stream, seq.as_deref()),
             held: self.cx.store.held()?,
             compress: true,
             wants: Wants {
@@ -105,5 +106,102 @@ impl Node {
             monitor: &self.containers.monitor,
         };
         self.streams.take(&backend, event);
+    }
+}
+
+/// Where the bridge resumes. If the store lacks a part of it, or holds a broken number, the bridge sends a full list.
+fn position(stream: Option<String>, seq: Option<&str>) -> Option<Position> {
+    Some(Position { stream: stream?, seq: seq?.parse().ok()? })
+}
+
+/// The bridge's clock; `None` if it is out of range.
+fn time(ms: u64) -> Option<Timestamp> {
+    Timestamp::from_millisecond(i64::try_from(ms).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::Report;
+    use edge_protocol::version::Welcome;
+    use serde_json::json;
+
+    use super::*;
+    use crate::node::bench::Bench;
+
+    fn welcome() -> LinkEvent {
+        LinkEvent::Connected(Welcome {
+            protocol: 1,
+            features: Vec::new(),
+            cluster: "c".to_owned(),
+            session: 1,
+            stream: "s".to_owned(),
+            resume: false,
+            heartbeat_ms: 15_000,
+            repeat_within_ms: None,
+            identity: None,
+        })
+    }
+
+    fn waiting(bench: &Bench) -> Vec<u64> {
+        bench.node.cx.store.outbox().unwrap().iter().map(|row| row.id).collect()
+    }
+
+    #[test]
+    fn position_is_told_whole_or_not_at_all() {
+        let of = |stream: Option<&str>, seq| position(stream.map(str::to_owned), seq);
+        assert_eq!(of(Some("s"), Some("11")), Some(Position { stream: "s".to_owned(), seq: 11 }));
+        for (stream, seq) in [(None, Some("11")), (Some("s"), None), (Some("s"), Some("")), (Some("s"), Some("-1"))] {
+            assert_eq!(of(stream, seq), None, "{stream:?} {seq:?}");
+        }
+    }
+
+    #[test]
+    fn time_out_of_range_is_not_taken() {
+        assert_eq!(time(1_000).map(|time| time.to_string()).as_deref(), Some("1970-01-01T00:00:01Z"));
+        assert_eq!(time(i64::MAX.unsigned_abs()), None);
+        assert_eq!(time(u64::MAX), None);
+    }
+
+    #[test]
+    fn bridge_is_remembered_and_housekeeping_due_when_it_is_there() {
+        let mut bench = Bench::new();
+        bench.node.cx.look_at = Some(bench.node.cx.mono());
+        bench.node.take_link(welcome()).unwrap();
+        let cx = &bench.node.cx;
+        assert_eq!(cx.store.fact(Fact::Cluster).unwrap().as_deref(), Some("c"));
+        assert!(cx.outgoing.is_connected());
+        assert_eq!(cx.look_at, None);
+        bench.node.take_link(LinkEvent::Disconnected("gone".to_owned())).unwrap();
+        assert!(!bench.node.cx.outgoing.is_connected());
+    }
+
+    #[test]
+    fn report_is_not_sent_again_once_the_bridge_has_answered_it() {
+        let mut bench = Bench::new();
+        bench.node.take_link(welcome()).unwrap();
+        let before = waiting(&bench);
+        for count in 1..=3 {
+            bench.node.cx.report(Report::Event { event: json!({"count": count}) }).unwrap();
+        }
+        let rows = waiting(&bench).into_iter().filter(|row| !before.contains(row)).collect::<Vec<u64>>();
+        let [taken, refused, open] = rows[..] else { panic!("{rows:?}") };
+        bench.node.take_link(LinkEvent::UpAcked(vec![taken])).unwrap();
+        bench.node.take_link(LinkEvent::UpRefused(refused, "no such kind".to_owned())).unwrap();
+        assert!(waiting(&bench).contains(&taken), "deleted with the next commit");
+        bench.node.take_link(LinkEvent::Disconnected("gone".to_owned())).unwrap();
+        let left = waiting(&bench);
+        assert!(left.contains(&open) && !left.contains(&taken) && !left.contains(&refused), "{left:?}");
+    }
+
+    #[test]
+    fn answers_that_nobody_waits_for_change_nothing() {
+        let mut bench = Bench::new();
+        let before = waiting(&bench);
+        bench.node.take_link(LinkEvent::UpAcked(vec![0, u64::MAX])).unwrap();
+        bench.node.take_link(LinkEvent::UpRefused(u64::MAX, "never sent".to_owned())).unwrap();
+        bench.node.take_link(LinkEvent::MessagesAcked(vec![u64::MAX])).unwrap();
+        bench.node.take_link(LinkEvent::DevicesAcked { batch: 7, refused: Vec::new() }).unwrap();
+        bench.node.take_link(LinkEvent::Disconnected("gone".to_owned())).unwrap();
+        assert_eq!(waiting(&bench), before);
     }
 }

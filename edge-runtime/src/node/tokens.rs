@@ -47,8 +47,7 @@ fn each(slots: &mut Slots) -> impl Iterator<Item = (&String, &Wanted, &mut Slot)
 
 impl Tokens {
     /// The bridge has said what time it is.
-    pub(super) fn time_told(&mut self, now_ms: Option<u64>, mono: Mono) {
-        let told = now_ms.and_then(|ms| i64::try_from(ms).ok()).and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    pub(super) fn time_told(&mut self, told: Option<Timestamp>, mono: Mono) {
         self.told = told.map(|told| (told, mono)).or(self.told);
     }
 

@@ -1,4 +1,4 @@
-//! From a message to the clients that hear it, and to the node.
+//! Routes a message to the clients that hear it, and to the node.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
