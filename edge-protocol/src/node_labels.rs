@@ -30,18 +30,24 @@ pub fn may_set(label: &str) -> bool {
         || !(within("kubernetes.io") || within("k8s.io"))
 }
 
-/// Why a node cannot have this label; `None` if it can (K8s apimachinery/pkg/util/validation `IsQualifiedName`,
-/// `IsValidLabelValue`, and [`may_set`]).
+/// Why a node cannot give itself this label; `None` if it can ([`form_problem`] and [`may_set`]).
 #[must_use]
 pub fn problem(key: &str, value: &str) -> Option<String> {
+    form_problem(key, value).or_else(|| {
+        (!may_set(key)).then(|| format!("a node may not give itself the label {key}: set it with kubectl label node"))
+    })
+}
+
+/// Why no label or taint has this key and value; `None` if one can (K8s apimachinery/pkg/util/validation
+/// `IsQualifiedName`, `IsValidLabelValue`).
+#[must_use]
+pub fn form_problem(key: &str, value: &str) -> Option<String> {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     if !is_name(name) || domain.is_some_and(|domain| !is_domain(domain)) {
-        return Some(format!("{key:?} is no key of a label: [DOMAIN/]NAME, NAME of up to 63 letters, digits, -_."));
+        return Some(format!("{key:?} is no key of a label or taint: [DOMAIN/]NAME, NAME of up to 63 letters, digits, -_."));
     }
-    if !value.is_empty() && !is_name(value) {
-        return Some(format!("{value:?} of {key} is no value of a label: up to 63 letters, digits, -_."));
-    }
-    (!may_set(key)).then(|| format!("a node may not give itself the label {key}: set it with kubectl label node"))
+    let is_wrong = !value.is_empty() && !is_name(value);
+    is_wrong.then(|| format!("{value:?} of {key} is no value of a label or taint: up to 63 letters, digits, -_."))
 }
 
 /// Whether both ends are letters or digits, and what is between them is plain.

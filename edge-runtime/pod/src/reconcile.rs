@@ -29,6 +29,10 @@ use super::{ephemeral, support, transition};
 /// How often a pod asks that waits for others to end.
 const ADMISSION_RETRY: Duration = Duration::from_secs(1);
 
+/// How often a pod with a deadline looks whether the clock was set, and what counts as that.
+const CLOCK_LOOK: Duration = Duration::from_secs(600);
+const CLOCK_STEP_S: i64 = 60;
+
 /// What the node knows beside the pod.
 pub struct World<'a> {
     /// Image id (as `status.imageID` shows it) of a reference present on the node; asked with the reference
@@ -159,15 +163,28 @@ impl<'a> Turn<'a> {
         if self.record.terminal.is_some() || self.record.deletion.is_some() {
             return;
         }
+        self.follow_clock();
         let left = limit.saturating_sub(self.record.active_before_s.into());
         let due = self.record.active_since.after(Duration::from_secs(left));
         if self.now.mono < due {
-            self.wake_at(due);
+            self.wake_at(due.min(self.now.mono.after(CLOCK_LOOK)));
             return;
         }
         let message = "Pod was active on the node longer than the specified deadline".to_owned();
         self.steps.push(Step::Event(EventDraft::pod(false, "DeadlineExceeded", message.clone())));
         self.record.terminal = Some(Terminal { succeeded: false, reason: "DeadlineExceeded".to_owned(), message });
+    }
+
+    /// Follows a clock that was set forward: after a reboot only the clock tells how long the pod was active.
+    fn follow_clock(&mut self) {
+        let before = Duration::from_secs(self.record.active_before_s.into());
+        let active = self.now.mono.since(self.record.active_since).saturating_add(before);
+        let known = self.record.active_from.unwrap_or(self.record.started_at);
+        if let Ok(from) = self.now.wall.checked_sub(active)
+            && from.as_second().saturating_sub(known.as_second()) > CLOCK_STEP_S
+        {
+            self.record.active_from = Some(from);
+        }
     }
 
     /// Removes ended attempts from the node, unless a teardown does or did that.

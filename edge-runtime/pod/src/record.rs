@@ -134,6 +134,9 @@ pub struct PodRecord {
     /// How long it was active in earlier boots, as far as the wall clock can tell; seconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub active_before_s: u32,
+    /// When its activity began by the clock as it is now, where that was set forward after `started_at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active_from: Option<Timestamp>,
     /// Admission has looked at the pod (a refusal shows as `terminal`).
     #[serde(default)]
     pub admitted: bool,

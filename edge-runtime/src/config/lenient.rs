@@ -1,5 +1,5 @@
 //! Reads a configuration of another version: it omits unknown keys and names them, so that a node whose program was
-//! rolled back still runs. It also omits labels that a node must not have, so that the others are reported.
+//! rolled back still runs. It also omits labels and taints that a Node must not have, so that the others are reported.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use serde_yaml_ng::Value;
 
 use super::error::ConfigError;
 use super::file::ConfigFile;
-use super::node::label_problem;
+use super::node::{label_problem, sort_out_taints};
 
 /// A file with more unknown keys is not a configuration of this program.
 const LIMIT: usize = 64;
 
 impl ConfigFile {
-    /// Same as [`ConfigFile::read`], but leaves out unknown keys and labels that a node may not have. Returns a warning
+    /// Same as [`ConfigFile::read`], but leaves out unknown keys, and labels and taints that a Node may not have. Returns a warning
     /// for each.
     ///
     /// # Errors
@@ -32,12 +32,15 @@ impl ConfigFile {
         loop {
             let error = match Self::parse(&text, file) {
                 Ok(mut parsed) => {
-                    let said = |why| ConfigError::Invalid { file: file.into(), key: "labels".to_owned(), why };
+                    let invalid = |key: &str, why| ConfigError::Invalid { file: file.into(), key: key.to_owned(), why };
                     parsed.labels.retain(|key, value| {
                         let problem = label_problem(key, value);
-                        left_out.extend(problem.iter().map(|why| said(why.clone()).to_string()));
+                        left_out.extend(problem.iter().map(|why| invalid("labels", why.clone()).to_string()));
                         problem.is_none()
                     });
+                    let (taints, problems) = sort_out_taints(std::mem::take(&mut parsed.taints));
+                    parsed.taints = taints;
+                    left_out.extend(problems.into_iter().map(|why| invalid("taints", why).to_string()));
                     return Ok((parsed, left_out));
                 }
                 Err(error) => error,

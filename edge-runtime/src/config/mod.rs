@@ -110,14 +110,13 @@ impl Config {
 
     fn checked(file: ConfigFile, root: &Path, overrides: Overrides) -> Result<Self, Wrong> {
         node::check_labels(&file.labels)?;
-        file.taints.iter().try_for_each(|taint| node::check_taint(taint))?;
         let pull = file.pull.check()?;
         let mut images = file.images.check()?;
         images.pinned.extend(pull.images.iter().cloned());
         Ok(Self {
             node_name: node::name(overrides.node_name.or(file.node_name).or(overrides.joined))?,
             labels: file.labels,
-            taints: file.taints,
+            taints: node::check_taints(file.taints)?,
             max_pods: node::max_pods(file.max_pods)?,
             reserved: file.reserved,
             network: NetworkConfig::from_file(file.network, root)?,

@@ -75,12 +75,39 @@ pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Wron
     problem.map_or(Ok(()), |why| Err(wrong("labels", why)))
 }
 
-pub(super) fn check_taint(taint: &str) -> Result<(), Wrong> {
-    match taint.rsplit_once(':').map(|(_, effect)| effect) {
-        Some("NoSchedule" | "PreferNoSchedule" | "NoExecute") => Ok(()),
-        _ => Err(wrong(
-            "taints",
-            format!("'{taint}' is not KEY=VALUE:EFFECT with effect NoSchedule, PreferNoSchedule or NoExecute"),
-        )),
+pub(super) fn check_taints(taints: Vec<String>) -> Result<Vec<String>, Wrong> {
+    let (taints, problems) = sort_out_taints(taints);
+    problems.into_iter().next().map_or(Ok(taints), |why| Err(wrong("taints", why)))
+}
+
+/// The taints that a Node can have, and why it cannot have the others (K8s validation.go, `validateNodeTaints`): the API
+/// would refuse the whole Node.
+pub(super) fn sort_out_taints(taints: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let (mut good, mut problems) = (Vec::new(), Vec::new());
+    for taint in taints {
+        match taint_problem(&taint, &good) {
+            Some(why) => problems.push(why),
+            None => good.push(taint),
+        }
     }
+    (good, problems)
+}
+
+fn taint_problem(taint: &str, before: &[String]) -> Option<String> {
+    let known = |effect: &str| matches!(effect, "NoSchedule" | "PreferNoSchedule" | "NoExecute");
+    let Some((key, value, effect)) = taint_parts(taint).filter(|(.., effect)| known(effect)) else {
+        return Some(format!(
+            "'{taint}' is not KEY=VALUE:EFFECT with effect NoSchedule, PreferNoSchedule or NoExecute"
+        ));
+    };
+    let same = |other: &String| taint_parts(other).is_some_and(|(k, _, e)| (k, e) == (key, effect));
+    let is_second = before.iter().any(same);
+    node_labels::form_problem(key, value)
+        .or_else(|| is_second.then(|| format!("{key} has two taints with effect {effect}: remove one")))
+}
+
+fn taint_parts(taint: &str) -> Option<(&str, &str, &str)> {
+    let (pair, effect) = taint.rsplit_once(':')?;
+    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+    Some((key, value, effect))
 }

@@ -33,6 +33,9 @@ fn wrong_values_name_their_key() {
         ("network: {pod-cidrs: [10.0.0.0/24], subnet: 10.0.0.0/24}", "network.subnet"),
         ("network: {bridge: a-name-that-is-too-long}", "network.bridge"),
         ("taints: [a=b]", "taints"),
+        ("taints: ['a=two words:NoSchedule']", "taints"),
+        ("taints: ['a b:NoExecute']", "taints"),
+        ("taints: ['a=b:NoSchedule', 'a=c:NoSchedule']", "taints"),
         ("max-pods: 0", "max-pods"),
         ("cgroup-parent: x", "cgroup-parent"),
         ("cgroup-driver: systemdd", "cgroup-driver: unknown variant `systemdd`, expected `cgroupfs` or `systemd`"),
@@ -130,4 +133,16 @@ fn label_that_a_node_may_not_have_is_left_out() {
     for label in ["node-role.kubernetes.io/worker", "Halle 7"] {
         assert!(left_out.iter().any(|said| said.contains(label) && said.contains("config.yaml")), "{left_out:?}");
     }
+}
+
+#[test]
+fn taint_that_the_api_refuses_is_left_out() {
+    let file = Path::new("/etc/edge-runtime/config.yaml");
+    let text = "taints: ['line=Halle 7:NoExecute', 'a=b:NoSchedule', 'a=c:NoSchedule', 'a:NoExecute', d]\n";
+    let (parsed, left_out) = ConfigFile::parse_lenient(text.to_owned(), file).expect("the node runs and registers");
+    assert_eq!(parsed.taints, ["a=b:NoSchedule", "a:NoExecute"]);
+    for (said, part) in left_out.iter().zip(["Halle 7", "a has two taints with effect NoSchedule", "'d'"]) {
+        assert!(said.contains(part) && said.contains("config.yaml: key taints"), "{said}");
+    }
+    assert_eq!(left_out.len(), 3, "{left_out:?}");
 }

@@ -59,13 +59,15 @@ pub fn mount_rootfs(
         })
 }
 
-/// Mounts the layers alone at `target`, an empty folder, read-only. No error if it is mounted already.
+/// Mounts the layers alone, with the folder `above` over them, at `target`, an empty folder, read-only. No error if it
+/// is mounted already.
 ///
 /// # Errors
 /// Same as [`mount_rootfs`].
 pub fn mount_layers(
     layers_dir: &Path,
     layers: &[String],
+    above: Option<&Path>,
     target: &Path,
     mapping: Option<&Mapping<'_>>,
 ) -> Result<(), ImageError> {
@@ -75,7 +77,8 @@ pub fn mount_layers(
     }
     // An overlay wants two layers at least, and without one a single layer would show its whiteouts.
     let first = std::iter::once(Ok(target.to_owned()));
-    let lower = Lower::of(first.chain(layer_dirs(layers_dir, layers)).collect::<Result<_, _>>()?, mapping)?;
+    let last = above.map(|above| Ok(above.to_owned()));
+    let lower = Lower::of(first.chain(layer_dirs(layers_dir, layers)).chain(last).collect::<Result<_, _>>()?, mapping)?;
     overlay(&lower.dirs, None, target, "").map_err(|error| explain(error, &lower.dirs, target))
 }
 

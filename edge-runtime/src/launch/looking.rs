@@ -1,5 +1,5 @@
-//! The daemon's side of checks at foreign paths. It runs one helper process at a time for each pod or container, reuses
-//! it while there is work, and has a deadline. It remembers paths that did not answer. Does not know the checks.
+//! The daemon's side of checks at foreign paths. It runs a few helper processes, reuses them while there is work, and
+//! has a deadline. It remembers paths that did not answer. Does not know the checks.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use smol::future::or;
 use smol::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Take};
+use smol::lock::Semaphore;
 use smol::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::look::{Answer, Look};
@@ -23,8 +24,11 @@ use crate::volume::Owning;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Helpers that cannot even be killed, because their file system does not let go of them.
 const MOST_STUCK: usize = 64;
-/// Helpers without work that are kept, until [`Looks::rest`].
-const MOST_IDLE: usize = 2;
+/// Helpers that work at once and are kept until [`Looks::rest`]: one for each pod of a burst would take longer to start
+/// than all the looks.
+const MOST: usize = 2;
+/// Longest wait for one of these: it may look at a file system that hangs.
+const TURN: Duration = Duration::from_millis(500);
 /// Maximum size of the answers of one helper for one pod or container.
 const ANSWER_LIMIT: u64 = 256 * 1024;
 
@@ -45,6 +49,7 @@ pub struct Looks {
     stuck: Rc<RefCell<VecMap<PathBuf, Child>>>,
     /// Helpers that have answered all that they were asked.
     idle: Rc<RefCell<Vec<Helper>>>,
+    turns: Rc<Semaphore>,
 }
 
 /// A helper process.
@@ -59,7 +64,8 @@ struct Helper {
 impl Default for Looks {
     fn default() -> Self {
         let helper = Rc::new(vec!["/proc/self/exe".into(), "look".into()]);
-        Self { helper, patience: PATIENCE, stuck: Rc::default(), idle: Rc::default() }
+        let turns = Rc::new(Semaphore::new(MOST));
+        Self { helper, patience: PATIENCE, stuck: Rc::default(), idle: Rc::default(), turns }
     }
 }
 
@@ -72,6 +78,11 @@ impl Looks {
         if looks.is_empty() {
             return Ok(());
         }
+        let late = async {
+            smol::Timer::after(TURN).await;
+            None
+        };
+        let _turn = or(async { Some(self.turns.acquire().await) }, late).await;
         if let Some((look, problem)) = self.hopeless(&looks) {
             return Err(Trouble::Failed(look.failed(&problem)));
         }
@@ -119,7 +130,7 @@ impl Looks {
 
     fn keep(&self, helper: Helper) {
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < MOST_IDLE {
+        if idle.len() < MOST {
             idle.push(helper);
         }
     }
@@ -231,6 +242,35 @@ mod tests {
         assert_eq!(helpers(), 1);
         looks.rest();
         assert_eq!((said(&looks, &["/a"]).as_str(), helpers()), ("fine", 2));
+    }
+
+    #[test]
+    fn burst_of_pods_shares_few_helpers() {
+        let dir = tempfile::tempdir().unwrap();
+        let started = dir.path().join("started");
+        let helpers = || std::fs::read_to_string(&started).unwrap().lines().count();
+        let looks = with(&format!(
+            "echo >>{}; while read looks; do case $looks in *hangs*) sleep 1.5;; esac; echo '\"Done\"'; done",
+            started.display()
+        ));
+        let tasks = smol::LocalExecutor::new();
+        let all = |path: &'static str| {
+            let looks = looks.clone();
+            tasks.spawn(async move { looks.all(self::looks(&[path])).await })
+        };
+        let pods: Vec<_> = (0..20).map(|_| all("/a")).collect();
+        smol::block_on(tasks.run(async {
+            for pod in pods {
+                assert_eq!(pod.await, Ok(()));
+            }
+            assert!(helpers() <= MOST, "{}", helpers());
+            let hang = [all("/hangs"), all("/hangs")];
+            assert_eq!(all("/a").await, Ok(()));
+            assert!(hang.iter().all(|task| !task.is_finished()), "it waits for no path that hangs");
+            for task in hang {
+                assert_eq!(task.await, Ok(()));
+            }
+        }));
     }
 
     #[test]

@@ -104,8 +104,6 @@ impl Runtime {
     fn exec(&self, process: &Process) -> Command {
         let mut words = self.beginning(Path::new("/proc/self/exe"));
         let mut command = descriptors::command(words.next().unwrap_or_default());
-        // The daemon's, see the monitor's own call of a runtime.
-        command.env_remove("GLIBC_TUNABLES");
         command.args(words).arg("--root").arg(&self.root).args(&self.args);
         command.arg("--log").arg(oci::log_file(&process.folder)).args(["--log-format", "json"]);
         command.arg("exec").args(self.cwd_args()).arg("--pid-file").arg(oci::pid_file(&process.folder));

@@ -22,7 +22,6 @@ impl Node {
         let mut turn = Instant::now();
         loop {
             let now = self.cx.clock.now().mono;
-            self.tokens.renew(&self.cx);
             self.prepare_waited();
             let shutdown = match self.shutdown_step(now) {
                 Ok(()) => return self.leave().await.map(|()| End::Stopped),
@@ -42,7 +41,7 @@ impl Node {
             self.devices.step(&self.cx);
             self.orders.step(&mut self.cx)?;
             // After all steps that report.
-            let reports = self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now);
+            let reports = self.send_reports(now);
             let wake = [
                 self.cx.pods.wake_due(now),
                 ends,
@@ -60,8 +59,13 @@ impl Node {
             ];
             let wake = wake.into_iter().flatten().min();
             metrics::turns::turned(turn.elapsed());
-            let news =
-                if self.cx.resumed && self.cx.pods.any_dirty() { sources.try_next() } else { sources.next(wake).await };
+            let news = if self.cx.resumed && self.cx.pods.any_dirty() {
+                // Programs that the steps run start now, and not after the next pod's turn.
+                smol::future::yield_now().await;
+                sources.try_next()
+            } else {
+                sources.next(wake).await
+            };
             turn = Instant::now();
             let mut next = news;
             for _ in 0..BATCH {
@@ -76,6 +80,11 @@ impl Node {
             if let Some(news) = next {
                 self.take(news)?;
             }
+            self.keep_tokens()?;
+            if self.tokens.renew(&self.cx) {
+                // The bridge answers while the pod's sandbox is made.
+                smol::future::yield_now().await;
+            }
             self.housekeeping()?;
             if self.neighbours.has_changed() {
                 self.follow_neighbours()?;
@@ -87,10 +96,7 @@ impl Node {
             if self.cx.resumed
                 && let Some(uid) = self.cx.pods.next_dirty()
             {
-                self.settle(&uid)?;
-                self.services.look_at_pod(&self.cx, &self.launch, &uid);
-                self.policies.look_at_pod(&self.cx, &self.launch, &uid);
-                self.idle.disturb(now);
+                self.take_turn(&uid, now)?;
                 // Lets the monitor's and the link's tasks move what this turn gave them.
                 smol::future::yield_now().await;
             }
@@ -99,6 +105,7 @@ impl Node {
 
     /// Nothing was to be done for a while: what was needed for it goes.
     fn rest(&self) {
+        self.cx.store.checkpoint_if_long();
         self.cx.store.release_cache();
         self.launch.sandboxes.looks.rest();
         sampan_memory::trim();

@@ -63,11 +63,7 @@ impl Node {
                 let now = self.cx.mono();
                 self.cx.acknowledged.add(vec![id], now);
             }
-            LinkEvent::Token { id, answer } => {
-                if let Some(uid) = self.tokens.answered(&mut self.cx, id, answer)? {
-                    self.refresh_volumes(&uid);
-                }
-            }
+            LinkEvent::Token { id, answer } => self.tokens.answered(id, answer, self.cx.mono()),
             LinkEvent::Stream(event) => self.take_stream(event),
         }
         Ok(())

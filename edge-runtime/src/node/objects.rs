@@ -46,7 +46,7 @@ impl Node {
                 Applied::Other(key) => self.dependency_changed(&key.namespace),
                 Applied::Gone(key, uid) => {
                     if !self.orders.gone(&key) && !self.devices.gone(&mut self.cx, &key, &uid)? {
-                        self.object_gone(&key, &uid);
+                        self.object_gone(&key, &uid)?;
                     }
                 }
             }
@@ -59,10 +59,7 @@ impl Node {
         let meta = &pod.metadata;
         let uid = meta.uid.clone().unwrap_or_default();
         if let Some(static_uid) = annotation(&pod, MIRROR) {
-            if let Err(error) = static_pods::mirror_known(&mut self.cx, &pod, static_uid) {
-                log::error!("{error}");
-            }
-            return Ok(());
+            return static_pods::mirror_known(&mut self.cx, &pod, static_uid);
         }
         let deletion = meta.deletion_timestamp.is_some().then(|| grace_s(meta.deletion_grace_period_seconds));
         let (namespace, name) = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
@@ -82,7 +79,7 @@ impl Node {
             if let Some(before) = before {
                 self.cx.pod_gone(&before);
             }
-            match self.lost_and_found(&uid) {
+            match self.lost_and_found(&uid)? {
                 Some(record) => self.adopt(Entry { refusal, ..Entry::new(pod, record) })?,
                 None => {
                     let mut record = PodRecord::new(&uid, &namespace, &name, PodSource::Api, &self.cx.clock.now());
@@ -101,11 +98,9 @@ impl Node {
         Ok(())
     }
 
-    fn object_gone(&mut self, key: &ObjectKey, uid: &str) {
+    fn object_gone(&mut self, key: &ObjectKey, uid: &str) -> Result<(), StoreError> {
         if key.kind == "Pod" {
-            if let Err(error) = self.static_pods.mirror_gone(&mut self.cx, uid) {
-                log::error!("{error}");
-            }
+            self.static_pods.mirror_gone(&mut self.cx, uid)?;
             self.cx.pod_gone(uid);
         } else if key.kind != services::KIND
             && !self.services.take(&self.cx, key)
@@ -115,6 +110,7 @@ impl Node {
             // Optional files go with it; all others stay as they are, as on a kubelet.
             self.dependency_changed(&key.namespace);
         }
+        Ok(())
     }
 
     /// A ConfigMap or Secret of this namespace came or changed, or, without one, a RuntimeClass.
@@ -131,6 +127,14 @@ impl Node {
         if let Err(error) = self.launch.sandboxes.refresh_volumes(&entry.pod, &entry.record.ips, &self.cx.objects()) {
             log::warn!("pod {}/{}: {error}", entry.record.namespace, entry.record.name);
         }
+    }
+
+    /// Stores the tokens that the last news had, and gives them to their pods.
+    pub(super) fn keep_tokens(&mut self) -> Result<(), StoreError> {
+        for uid in self.tokens.keep(&mut self.cx)? {
+            self.refresh_volumes(&uid);
+        }
+        Ok(())
     }
 
     /// Makes the static pods match their folder.

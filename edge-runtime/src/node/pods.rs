@@ -140,6 +140,12 @@ impl Pods {
         self.entries.is_empty()
     }
 
+    /// Number of containers whose start has no answer yet.
+    pub(super) fn starting(&self) -> usize {
+        let containers = self.entries.values().flat_map(|entry| entry.record.containers.values());
+        containers.filter(|container| matches!(container.state, ContainerState::Starting { .. })).count()
+    }
+
     pub(super) fn contains(&self, uid: &str) -> bool {
         self.entries.contains_key(uid)
     }

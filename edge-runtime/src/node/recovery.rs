@@ -52,14 +52,11 @@ impl Node {
     }
 
     /// Returns the record of a pod whose object could not be read, now that the object has arrived.
-    pub(super) fn lost_and_found(&self, uid: &str) -> Option<PodRecord> {
+    pub(super) fn lost_and_found(&self, uid: &str) -> Result<Option<PodRecord>, StoreError> {
         if !self.cx.recovery.kept.contains_key(uid) {
-            return None;
+            return Ok(None);
         }
-        self.cx.store.pod_record(uid).unwrap_or_else(|error| {
-            log::error!("{error}");
-            None
-        })
+        self.cx.store.pod_record(uid)
     }
 
     /// Takes up a pod again with what runs of it.

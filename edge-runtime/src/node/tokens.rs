@@ -33,6 +33,8 @@ type Slots = VecMap<String, VecMap<Wanted, Slot>>;
 #[derive(Default)]
 pub(super) struct Tokens {
     slots: Slots,
+    /// Tokens that came and are not in the store yet: those that come together share a sync.
+    came: Vec<(String, Wanted, Held)>,
     last_id: u64,
     /// Pods whose volumes wait for their first tokens, and until when.
     waiting: VecMap<String, Mono>,
@@ -102,9 +104,10 @@ impl Tokens {
         }
     }
 
-    /// Asks for what is due.
-    pub(super) fn renew(&mut self, cx: &Context) {
+    /// Asks for what is due. Returns true if something was.
+    pub(super) fn renew(&mut self, cx: &Context) -> bool {
         let now = self.true_time(cx.clock.now());
+        let mut asked = false;
         if let Some(link) = cx.connection() {
             let mut under_way = each(&mut self.slots).filter(|(_, _, slot)| slot.asked.is_some()).count();
             for (uid, wanted, slot) in each(&mut self.slots).filter(|(_, _, slot)| slot.is_due(&now)) {
@@ -124,17 +127,19 @@ impl Tokens {
                     self.last_id = id;
                     slot.asked = Some(id);
                     under_way += 1;
+                    asked = true;
                 } else {
                     "the bridge issues no tokens (an older version?)".clone_into(&mut slot.problem);
                     slot.not_before = Some(now.mono.after(AGAIN.1));
                 }
             }
         }
+        asked
     }
 
     /// When to come again.
     pub(super) fn wake(&self, cx: &Context) -> Option<Mono> {
-        if self.slots.is_empty() {
+        if self.slots.is_empty() && self.waiting.is_empty() {
             return None;
         }
         let now = self.true_time(cx.clock.now());
@@ -142,20 +147,16 @@ impl Tokens {
         let connected = cx.connection().is_some();
         let slots = self.slots.values().flat_map(VecMap::values).filter(|_| connected);
         let slots = slots.filter_map(|slot| slot.due(&now));
-        slots.filter(|at| *at > now.mono).chain(self.waiting.values().copied()).min()
+        let end = |(uid, until): (&String, &Mono)| {
+            if self.has_waited(uid, *until, now.mono) { now.mono } else { *until }
+        };
+        slots.filter(|at| *at > now.mono).chain(self.waiting.iter().map(end)).min()
     }
 
-    /// Gives the pod whose volumes are to have the token.
-    pub(super) fn answered(
-        &mut self,
-        cx: &mut Context,
-        id: u64,
-        answer: TokenAnswer,
-    ) -> Result<Option<String>, StoreError> {
-        let now = cx.clock.now();
+    /// Takes the bridge's answer to a request. [`Tokens::keep`] stores what came.
+    pub(super) fn answered(&mut self, id: u64, answer: TokenAnswer, now: Mono) {
         let found = each(&mut self.slots).find(|(_, _, slot)| slot.asked == Some(id));
-        let Some((uid, wanted, slot)) = found else { return Ok(None) };
-        slot.asked = None;
+        let Some((uid, wanted, slot)) = found else { return };
         let held = match answer {
             TokenAnswer::Issued { token, issued, expires } => match (issued.parse(), expires.parse()) {
                 (Ok(issued), Ok(expires)) => Ok(Held { token, issued, expires }),
@@ -164,27 +165,47 @@ impl Tokens {
             TokenAnswer::Refused { reason } => Err(reason),
             TokenAnswer::Unknown => Err("the bridge's answer is not understood".to_owned()),
         };
-        let (uid, wanted) = (uid.clone(), wanted.clone());
         match held {
-            Ok(held) => {
-                // Durable first: what a pod has read once it must find again after a power cut.
-                cx.store.write_durable(|writer| writer.put_token(&uid, &wanted, &held))?;
-                *slot = Slot { held: Some(held), came: Some(now.mono), random: random(), ..Slot::default() };
-                if !self.lacks(&uid) {
-                    cx.tell(&uid, PodEvent::DependencyChanged);
-                }
-                Ok(Some(uid))
-            }
+            Ok(held) => self.came.push((uid.clone(), wanted.clone(), held)),
             Err(reason) => {
                 log::warn!("pod {uid}: no service account token: {reason}");
-                slot.refused(reason, now.mono);
-                Ok(None)
+                slot.asked = None;
+                slot.refused(reason, now);
             }
         }
     }
 
-    /// Whether the pod's volumes have to wait for tokens that are on their way. If so the answer to
-    /// `PrepareSandbox` comes later.
+    /// Stores the tokens that came. Returns the pods whose volumes are to have them.
+    ///
+    /// # Errors
+    /// The store cannot be written: no pod has seen one of them.
+    pub(super) fn keep(&mut self, cx: &mut Context) -> Result<BTreeSet<String>, StoreError> {
+        let mut pods = BTreeSet::new();
+        let mut came = std::mem::take(&mut self.came);
+        // Tokens go with their pod.
+        came.retain(|(uid, wanted, _)| self.slots.get(uid).is_some_and(|of| of.contains_key(wanted)));
+        if came.is_empty() {
+            return Ok(pods);
+        }
+        // Durable first: what a pod has read once it must find again after a power cut.
+        cx.store.write_durable(|writer| {
+            came.iter().try_for_each(|(uid, wanted, held)| writer.put_token(uid, wanted, held))
+        })?;
+        let now = cx.mono();
+        for (uid, wanted, held) in came {
+            if let Some(slot) = self.slots.get_mut(&uid).and_then(|of| of.get_mut(&wanted)) {
+                *slot = Slot { held: Some(held), came: Some(now), random: random(), ..Slot::default() };
+            }
+            pods.insert(uid);
+        }
+        for uid in pods.iter().filter(|uid| !self.lacks(uid)) {
+            cx.tell(uid, PodEvent::DependencyChanged);
+        }
+        Ok(pods)
+    }
+
+    /// Whether the pod's volumes have to wait for tokens that are on their way. Then [`Tokens::next_waited`] returns the
+    /// pod later.
     pub(super) fn awaits(&mut self, cx: &Context, uid: &str) -> bool {
         if cx.connection().is_none() || !self.lacks(uid) || !self.can_still_come(uid) {
             return false;
@@ -204,13 +225,17 @@ impl Tokens {
         })
     }
 
-    /// The pods that wait no longer: their tokens are there, or will not come.
-    pub(super) fn waited(&mut self, now: Mono) -> Vec<String> {
-        let over = |uid: &String, until: Mono| until <= now || !self.lacks(uid) || !self.can_still_come(uid);
-        let over: Vec<String> =
-            self.waiting.iter().filter(|(uid, until)| over(uid, **until)).map(|(uid, _)| uid.clone()).collect();
-        self.waiting.retain(|uid, _| !over.contains(uid));
-        over
+    /// Takes a pod that waits no longer: its tokens are there, or will not come. One at a time: containers of the first
+    /// can start while the next is prepared.
+    pub(super) fn next_waited(&mut self, now: Mono) -> Option<String> {
+        let over = self.waiting.iter().find(|(uid, until)| self.has_waited(uid, **until, now));
+        let uid = over.map(|(uid, _)| uid.clone())?;
+        self.waiting.remove(&uid);
+        Some(uid)
+    }
+
+    fn has_waited(&self, uid: &str, until: Mono, now: Mono) -> bool {
+        until <= now || !self.lacks(uid) || !self.can_still_come(uid)
     }
 }
 

@@ -13,7 +13,7 @@ use super::containers::ContainerRef;
 use super::pulls::{Waiter, secrets};
 use super::sources::HookRef;
 use super::{Node, resize};
-use crate::pod::clock::Now;
+use crate::pod::clock::{Mono, Now};
 use crate::pod::event::PodEvent;
 use crate::pod::reconcile::{self, World};
 use crate::pod::record::{PodRecord, PodSource};
@@ -25,6 +25,24 @@ use crate::store::StoreError;
 const MAX_ROUNDS: usize = 64;
 
 impl Node {
+    /// One pod's turn, with what follows from it for others. Its reports leave now, and not after the next pod's turn.
+    ///
+    /// # Errors
+    /// Same as [`Node::settle`].
+    pub(super) fn take_turn(&mut self, uid: &str, now: Mono) -> Result<(), StoreError> {
+        self.settle(uid)?;
+        self.services.look_at_pod(&self.cx, &self.launch, uid);
+        self.policies.look_at_pod(&self.cx, &self.launch, uid);
+        self.idle.disturb(now);
+        self.send_reports(now);
+        Ok(())
+    }
+
+    /// Gives reports that may leave to the link. Returns when to call again, if some wait for a time.
+    pub(super) fn send_reports(&mut self, now: Mono) -> Option<Mono> {
+        self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now)
+    }
+
     /// Brings one pod as far as it gets without waiting.
     ///
     /// # Errors
@@ -176,7 +194,6 @@ impl Node {
                 log::debug!("pod {}/{}: {step:?}", entry.record.namespace, entry.record.name);
             }
             match step {
-                Step::PrepareSandbox if self.tokens.awaits(&self.cx, uid) => {}
                 Step::PrepareSandbox => answers.extend(self.prepare_sandbox(uid, &pod)),
                 Step::EnsureImage { container, reference, policy, for_volume } => {
                     let waiter = Waiter { uid: uid.to_owned(), container, for_volume, reference, asked: now.mono };

@@ -10,6 +10,9 @@ use rusqlite::Connection;
 use super::files::{beside, copy_of, create_private, remove, sync_folder};
 use super::{Store, StoreError, salvage, schema};
 
+/// Added to the name of a copy until it is complete.
+const PART: &str = ".part";
+
 impl Store {
     /// Copies the store, in the place of the copy before. Gives the bytes written. Blocks on the disk: for a process
     /// of its own.
@@ -26,15 +29,18 @@ impl Store {
         copy_to(&self.db, &self.path, to)
     }
 
-    /// Removes all copies, and the damaged stores that were set aside: they have what must not be on the disk.
+    /// Removes all copies, also unfinished ones, and the damaged stores that were set aside: they have what must not be
+    /// on the disk.
     pub(super) fn forget_copies(&self) {
         if let Err(error) = salvage::forget_aside(&self.path) {
             log::error!("{}: a store that was set aside: {error}", self.path.display());
         }
         let before = schema::known().map(|version| before_migration(&self.path, version));
-        for copy in before.chain([copy_of(&self.path)]) {
-            if let Err(error) = remove(&copy) {
-                log::error!("{}: {error}", copy.display());
+        for copy in before.chain([copy_of(&self.path), beside(&self.path, ".salvaging")]) {
+            for file in [beside(&copy, PART), copy] {
+                if let Err(error) = remove(&file) {
+                    log::error!("{}: {error}", file.display());
+                }
             }
         }
     }
@@ -81,7 +87,7 @@ pub(super) fn go_back(store: &Path) -> Result<Option<PathBuf>, StoreError> {
 }
 
 fn copy_to(db: &Connection, store: &Path, to: &Path) -> Result<u64, StoreError> {
-    let part = beside(to, ".part");
+    let part = beside(to, PART);
     let io = |source| StoreError::Io { path: part.clone(), source };
     remove(&part).map_err(io)?;
     // SQLite fills a file that is empty, and keeps its mode.

@@ -29,10 +29,12 @@ pub enum Fact {
     MessageClock,
     /// The oldest schema whose programs can use this store.
     ReadableFrom,
+    /// Secrets are kept in memory, and no file has any that was stored before.
+    SecretsErased,
 }
 
 impl Fact {
-    const KEYS: [(Self, &str); 12] = [
+    const KEYS: [(Self, &str); 13] = [
         (Self::Stream, "stream"),
         (Self::LastSequence, "last-sequence"),
         (Self::Cluster, "cluster"),
@@ -45,6 +47,7 @@ impl Fact {
         (Self::Interests, "interests"),
         (Self::MessageClock, "message-clock"),
         (Self::ReadableFrom, "readable-from"),
+        (Self::SecretsErased, "secrets-erased"),
     ];
 
     pub(super) fn is_key(text: &str) -> bool {

@@ -179,6 +179,12 @@ impl Store {
         self.db.pragma_update(None, "query_only", refuse).unwrap();
     }
 
+    /// Has each read of this table fail from now on, like a disk that cannot be read.
+    #[cfg(test)]
+    pub(crate) fn lose_table(&self, table: &str) {
+        self.db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+
     /// Gives up pages that SQLite keeps to read them faster, and prepared statements. One that fails keeps them.
     pub fn release_cache(&self) {
         self.db.flush_prepared_statement_cache();

@@ -14,10 +14,12 @@ use crate::sys::files::lock_within;
 /// ([`Store::write_and_sync`]), so the daemon does not wait for their slow syncs. A longer wait means that a process
 /// was stopped; the daemon then starts again.
 const BUSY: Duration = Duration::from_secs(5);
-/// Bytes of the log that stay after a checkpoint: a little more than the thousand pages after which SQLite makes one. A
-/// shorter log is cut off and grows again: both take time in the daemon's loop, and each sync of a growing file also writes
-/// its length and its blocks.
-const LOG: i64 = 5 << 20;
+/// Pages of the log after which a commit makes a checkpoint, although pods may wait for it: about what fifty starts of
+/// pods write. [`Store::checkpoint_if_long`] makes one earlier, when the node is idle.
+const PAGES: i64 = 2000;
+/// Bytes of the log that stay after a checkpoint: a little more than these pages. A shorter log is cut off and grows
+/// again: both take time in the daemon's loop, and each sync of a growing file also writes its length and its blocks.
+const LOG: i64 = 9 << 20;
 /// Timeout for the lock of opening a store: opening takes milliseconds.
 const OPENING: Duration = Duration::from_secs(10);
 
@@ -96,6 +98,7 @@ impl Store {
         // In KiB when negative: the whole database of fifty pods fits.
         db.pragma_update(None, "cache_size", -256).map_err(sqlite)?;
         db.pragma_update(None, "journal_size_limit", LOG).map_err(sqlite)?;
+        db.pragma_update(None, "wal_autocheckpoint", PAGES).map_err(sqlite)?;
         let sound: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(sqlite)?;
         if sound != "ok" {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);

@@ -37,9 +37,20 @@ impl Store {
     /// # Errors
     /// SQLite fails.
     pub fn keep_secrets_in_memory(&mut self, in_memory: bool) -> Result<(), StoreError> {
+        let erased = self.fact(Fact::SecretsErased)?.is_some();
         if in_memory {
             let moved = self.move_secrets();
-            moved.map_err(|source| self.sqlite(source))?;
+            let moved = moved.map_err(|source| self.sqlite(source))?;
+            // An earlier start may have ended after it had moved them.
+            if moved > 0 || !erased {
+                match self.erase_secrets() {
+                    Ok(()) => self.write(|writer| writer.set_fact(Fact::SecretsErased, "1"))?,
+                    // A disk without room for this must not keep the node from starting.
+                    Err(error) => log::error!("Secrets stay on the disk until the next start: {error}"),
+                }
+            }
+        } else if erased {
+            self.write(|writer| writer.clear_fact(Fact::SecretsErased))?;
         }
         let bodiless: Option<i64> = self.one("SELECT count(*) FROM objects WHERE body = ''", &[])?;
         // A connection that resumes would not bring what was there before.
@@ -52,7 +63,8 @@ impl Store {
         Ok(())
     }
 
-    fn move_secrets(&mut self) -> rusqlite::Result<()> {
+    /// Copies the bodies into memory; returns their number.
+    fn move_secrets(&mut self) -> rusqlite::Result<usize> {
         self.db.pragma_update(None, "temp_store", "MEMORY")?;
         self.db.execute_batch(
             "CREATE TEMP TABLE secrets (
@@ -64,10 +76,11 @@ impl Store {
             "INSERT INTO temp.secrets SELECT kind, namespace, name, uid, digest, body FROM objects
              WHERE {SECRET_ROWS} AND body != ''"
         );
-        let moved = self.db.execute(&sql, [])?;
-        if moved == 0 {
-            return Ok(());
-        }
+        self.db.execute(&sql, [])
+    }
+
+    /// Erases the bodies in the file, what it has of deleted ones, and its copies.
+    fn erase_secrets(&self) -> rusqlite::Result<()> {
         self.forget_copies();
         self.db.pragma_update(None, "secure_delete", "ON")?;
         self.db.execute(&format!("UPDATE objects SET digest = '', body = '' WHERE {SECRET_ROWS}"), [])?;

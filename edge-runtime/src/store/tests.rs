@@ -447,6 +447,28 @@ fn g29_logins_in_orders_stay_off_the_disk_too() {
 }
 
 #[test]
+fn g29_start_after_a_killed_one_erases_secrets_and_unfinished_copies() {
+    let folder = folder();
+    let path = folder.path().join("store.db");
+    let mut store = open(&path);
+    store.write_durable(|writer| writer.put_object(&secret("a", "topsecret-1"))).expect("commits");
+    // Killed when it had moved the bodies, and not erased them.
+    store.db.execute("UPDATE objects SET digest = '', body = ''", []).expect("updates");
+    for left in [".copy", ".copy.part", ".schema-1.part", ".salvaging"] {
+        std::fs::write(files::beside(&path, left), "topsecret-0").expect("written");
+    }
+    store.keep_secrets_in_memory(true).expect("erases");
+    assert!(!on_disk(folder.path(), "topsecret"));
+    drop(store);
+    // Once, and again after a time without the option.
+    for (in_memory, stays) in [(true, true), (false, true), (true, false)] {
+        std::fs::write(files::beside(&path, ".copy"), "topsecret-0").expect("written");
+        open(&path).keep_secrets_in_memory(in_memory).expect("opens");
+        assert_eq!(on_disk(folder.path(), "topsecret"), stays, "{in_memory}");
+    }
+}
+
+#[test]
 fn a_new_store_may_be_opened_by_several_at_once() {
     for _ in 0..20 {
         let dir = tempfile::tempdir().expect("a folder");
@@ -487,7 +509,7 @@ fn log_keeps_its_length_after_a_checkpoint() {
         assert!(size() >= longest, "write {number}: from {longest} to {} bytes", size());
         longest = size();
     }
-    assert!(longest < 5 << 20, "{longest} bytes: it was not used again from its beginning");
+    assert!(longest < 9 << 20, "{longest} bytes: it was not used again from its beginning");
 }
 
 /// On a real file system without one free byte: first the reserve is released, then the log is reused from its

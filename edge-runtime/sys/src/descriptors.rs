@@ -11,6 +11,8 @@ use std::sync::OnceLock;
 use nix::libc::rlim_t;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use crate::program::TUNABLES;
+
 /// Enough for any node; where the hard limit is lower and may be raised, it is.
 const WANTED: rlim_t = 65_536;
 
@@ -51,11 +53,17 @@ pub fn restore(command: &mut Command) {
     unsafe { command.pre_exec(restore_self) };
 }
 
-/// A command to which [`restore`] applies.
+/// A command to which [`restore`] applies, without the daemon's settings of the allocator: OCI runtimes make thousands of
+/// small allocations, and those of the monitor inherit its environment.
 pub fn command(program: impl AsRef<OsStr>) -> smol::process::Command {
+    restored(program.as_ref()).into()
+}
+
+fn restored(program: &OsStr) -> Command {
     let mut command = Command::new(program);
     restore(&mut command);
-    command.into()
+    command.env_remove(TUNABLES);
+    command
 }
 
 /// Whether the error means that descriptors or memory are short, here or on the whole machine; it then does not concern
@@ -97,6 +105,12 @@ pub fn run_short() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runtimes_do_not_inherit_the_daemons_allocator() {
+        let command = restored("runc".as_ref());
+        assert!(command.get_envs().eq([(OsStr::new("GLIBC_TUNABLES"), None)]), "removed");
+    }
 
     #[test]
     fn shortage_is_detected_before_the_limit() {

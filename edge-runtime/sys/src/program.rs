@@ -18,6 +18,10 @@ const STDERR_LIMIT: usize = 8 * 1024;
 /// Between two looks whether a program that has closed its output has ended.
 const PAUSE: Duration = Duration::from_millis(2);
 
+/// Variable with the daemon's settings of the allocator, which keep little memory and cost time: only its own helpers
+/// inherit them.
+pub(crate) const TUNABLES: &str = "GLIBC_TUNABLES";
+
 /// Result of a program.
 #[derive(Debug)]
 pub struct Output {
@@ -39,7 +43,8 @@ pub fn itself(verb: &str) -> Command {
 ///
 /// # Errors
 /// It cannot be run, printed more than `limit` bytes, or did not end within `patience`.
-pub async fn run(command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
+pub async fn run(mut command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
+    command.env_remove(TUNABLES);
     run_with(command, Stdio::piped(), stdin, limit, patience).await
 }
 
@@ -48,7 +53,13 @@ pub async fn run(command: Command, stdin: &[u8], limit: usize, patience: Duratio
 ///
 /// # Errors
 /// Same as [`run`].
-pub async fn run_unprotected(command: Command, stdin: &[u8], limit: usize, patience: Duration) -> io::Result<Output> {
+pub async fn run_unprotected(
+    mut command: Command,
+    stdin: &[u8],
+    limit: usize,
+    patience: Duration,
+) -> io::Result<Output> {
+    command.env_remove(TUNABLES);
     run_in(command, (Stdio::piped(), true), stdin, limit, patience).await
 }
 
@@ -164,7 +175,8 @@ async fn run_in(
 /// # Errors
 /// Same as [`run`].
 pub fn ask(mut command: Command, limit: usize, patience: Duration) -> io::Result<Output> {
-    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.process_group(0).env_remove(TUNABLES);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let until = Instant::now() + patience;
     let mut child = command.spawn()?;
     let mut family = Family::of(child.id());
@@ -355,6 +367,18 @@ mod tests {
         let output = smol::block_on(run_unprotected(shell(ask), b"\n", 100, patience)).unwrap();
         let expected = crate::host::oom_score_adj().max(0);
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), expected.to_string());
+    }
+
+    #[test]
+    fn other_programs_do_not_inherit_the_daemons_allocator() {
+        let command = || {
+            let mut command = shell("echo ${GLIBC_TUNABLES-none}");
+            command.env(TUNABLES, "glibc.malloc.tcache_count=0");
+            command
+        };
+        assert_eq!(ask(command(), 100, LONG).unwrap().stdout, b"none\n");
+        assert_eq!(smol::block_on(run(command(), b"", 100, LONG)).unwrap().stdout, b"none\n");
+        assert_eq!(smol::block_on(run_unprotected(command(), b"", 100, LONG)).unwrap().stdout, b"none\n");
     }
 
     #[test]

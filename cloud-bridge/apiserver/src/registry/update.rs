@@ -78,17 +78,17 @@ pub(crate) fn change(
     let sent = new.get_mut("metadata").and_then(|metadata| remove(metadata, "managedFields"));
     let sent = sent.filter(|_| managed.is_none()).unwrap_or_default();
     resource.strategy().default(&mut new);
+    // The object is prepared where it is, because a copy of a large one takes megabytes: what admission and `replace`
+    // do to it later changes nothing of this.
     let is_prepared = ctx.foresees && (managed.is_none() || resource.strategy().has_patterns());
-    let prepared = is_prepared.then(|| {
-        let mut prepared = new.clone();
-        prepare(ctx, &mut prepared, &old);
-        resource.strategy().foresee(&ctx.path.subresource, &prepared, Some(&old));
-        prepared
-    });
-    let owners = match (managed, prepared) {
-        (Some(managed), _) => Owners::Applied(managed),
-        (None, Some(prepared)) => foreseen(ctx, &sent, prepared, &old),
-        (None, None) => Owners::Unknown,
+    if is_prepared {
+        prepare(ctx, &mut new, &old);
+        resource.strategy().foresee(&ctx.path.subresource, &new, Some(&old));
+    }
+    let owners = match managed {
+        Some(managed) => Owners::Applied(managed),
+        None if is_prepared => foreseen(ctx, &sent, &mut new, &old),
+        None => Owners::Unknown,
     };
     let old = match old {
         Cow::Owned(old) => Some(old),
@@ -98,10 +98,10 @@ pub(crate) fn change(
 }
 
 /// The owners of what will be stored of a prepared object if admission changes nothing.
-fn foreseen(ctx: &Context<'_>, sent: &Value, mut new: Value, old: &Value) -> Owners {
-    keep(ctx, &mut new, old);
-    let managed = managed_fields::updated(ctx, sent, &new, old);
-    Owners::Foreseen(hash(&new), managed)
+fn foreseen(ctx: &Context<'_>, sent: &Value, new: &mut Value, old: &Value) -> Owners {
+    keep(ctx, new, old);
+    let managed = managed_fields::updated(ctx, sent, new, old);
+    Owners::Foreseen(hash(new), managed)
 }
 
 /// Hash of an object, kept instead of it to detect changes. With a key of this process, so that no client can create

@@ -73,7 +73,9 @@ fn has_control_character(order: &Order) -> bool {
         Work::Configure { fields } => fields.keys().collect(),
         Work::Unknown(_) => Vec::new(),
     };
-    [kind, name, uid].into_iter().chain(of_work).any(|text| text.chars().any(char::is_control))
+    // YAML ends a line, and with it a comment, at the separators of Unicode, too (libyaml).
+    let is_control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    [kind, name, uid].into_iter().chain(of_work).any(|text| text.chars().any(is_control))
 }
 
 /// A bridge that has lost its mind says any number, and a sum beyond all clocks would be the end of this process.
@@ -108,6 +110,14 @@ mod tests {
             serde_json::json!({"upgrade": {"version": "1", "image": "i", "digests": {"amd64": "d\n"}}}),
         ] {
             assert!(has_control_character(&order("j", work)));
+        }
+        let unchanged = serde_json::json!({"configure": {"fields": {}}});
+        for separator in ['\u{85}', '\u{2028}', '\u{2029}'] {
+            let name = format!("x{separator}registry: {{}}{separator}#");
+            let text = format!("# Written for ConfigUpdateJob {name}\nnode: n\n");
+            let read: serde_yaml_ng::Mapping = serde_yaml_ng::from_str(&text).unwrap();
+            assert!(read.contains_key("registry"), "it would be a key of the configuration");
+            assert!(has_control_character(&order(&name, unchanged.clone())), "{name:?}");
         }
         let document = serde_json::json!({"prePull": {"images": ["a"], "secrets": ["{\n}"]}});
         assert!(!has_control_character(&order("j", document)), "a login is a document");

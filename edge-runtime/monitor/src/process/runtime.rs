@@ -47,9 +47,6 @@ fn base(spec: &StartContainer, environment: &[(String, String)]) -> Command {
         OsStr::new("--log-format"),
         OsStr::new("json"),
     ]);
-    // The daemon's, which keeps little memory and is slow: a runtime lives for milliseconds, and makes thousands of small
-    // allocations (libseccomp).
-    command.env_remove("GLIBC_TUNABLES");
     command.envs(environment.iter().map(|(k, v)| (k, v)));
     // The variable of the daemon's unit. runc would treat it as its own and wait until the container's program says
     // READY=1 there.
@@ -75,21 +72,4 @@ fn set_inherited(file: &fs::File, inherited: bool) -> io::Result<()> {
 /// Where runc, crun and youki keep what they know of a container.
 pub(crate) fn state_folder(spec: &StartContainer) -> PathBuf {
     spec.runtime_root.join(&spec.id)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runtime_does_not_inherit_the_daemons_allocator() {
-        let tunables = |environment: &[(String, String)]| {
-            let command = base(&StartContainer::default(), environment);
-            let found = command.get_envs().find(|(name, _)| *name == "GLIBC_TUNABLES");
-            found.map(|(_, value)| value.map(OsStr::to_owned))
-        };
-        assert_eq!(tunables(&[]), Some(None), "removed");
-        let configured = ("GLIBC_TUNABLES".to_owned(), "glibc.malloc.check=3".to_owned());
-        assert_eq!(tunables(&[configured]), Some(Some("glibc.malloc.check=3".into())));
-    }
 }

@@ -583,6 +583,25 @@ fn deadline_counts_no_time_before_the_clock_was_set() {
 }
 
 #[test]
+fn deadline_counts_no_time_that_the_clock_has_skipped() {
+    let mut sim =
+        Sim::new(pod(json!({"activeDeadlineSeconds": 3600, "containers": [{"name": "c", "image": "img:1"}]})));
+    // The clock was two years behind when the pod began.
+    sim.record.started_at = "2021-11-14T00:00:00Z".parse().unwrap();
+    sim.bring_up();
+    assert!(sim.wake_s().is_some_and(|second| second <= 600), "the clock may be set at any time");
+    sim.s += 100;
+    sim.boot = "next".to_owned();
+    sim.turn();
+    assert_eq!((sim.record.terminal.is_none(), u64::from(sim.record.active_before_s)), (true, sim.s));
+    sim.sandbox_ready();
+    sim.started("c");
+    sim.s = 3600;
+    sim.turn();
+    assert_eq!(sim.record.terminal.as_ref().unwrap().reason, "DeadlineExceeded");
+}
+
+#[test]
 fn an_eviction_stops_within_its_own_grace_and_fails_the_pod() {
     let mut sim = Sim::new(one("Always"));
     sim.bring_up();

@@ -22,7 +22,8 @@ pub(crate) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
     record.boot_id = now.boot_id.to_string();
     // Only the wall clock knows how long the machine was off. A clock that was set back subtracts nothing, and one that
     // was not set when the pod started adds nothing.
-    let started = Some(record.started_at.as_second()).filter(|second| *second >= CLOCK_FLOOR);
+    let from = record.active_from.unwrap_or(record.started_at);
+    let started = Some(from.as_second()).filter(|second| *second >= CLOCK_FLOOR);
     let active = started.map_or(0, |second| now.wall.as_second().saturating_sub(second));
     record.active_before_s = record.active_before_s.max(u32::try_from(active).unwrap_or(0));
     record.active_since = now.mono;

@@ -53,8 +53,8 @@ fn layers_alone_cannot_be_written_to() {
     for (count, prefix) in [(0, "image-"), (1, "image-"), (3, "im:age,-")] {
         let Some(dirs) = Dirs::new(count, prefix) else { return };
         let target = dirs.path("target");
-        mount_layers(&dirs.layers, &dirs.ids, &target, None).unwrap();
-        mount_layers(&dirs.layers, &dirs.ids, &target, None).unwrap();
+        mount_layers(&dirs.layers, &dirs.ids, None, &target, None).unwrap();
+        mount_layers(&dirs.layers, &dirs.ids, None, &target, None).unwrap();
         if count > 0 {
             assert_eq!(fs::read_to_string(target.join("top")).unwrap(), (count - 1).to_string());
             assert!(fs::write(target.join("new"), "x").is_err(), "{count} layers");

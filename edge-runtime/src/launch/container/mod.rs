@@ -138,7 +138,7 @@ impl Containers {
         let root = self.root_file_system(&dir, &bundle, image, own_users.zip(own_ids.as_ref()))?;
         let user = user::resolve(pod, container, &image.config.user, &root).map_err(ContainerError::config)?;
         for (volume, image) in attempt.image_volumes {
-            image_volume::mount(paths, uid, volume, &image.layers, own_ids.as_ref())?;
+            image_volume::mount(paths, uid, volume, image, own_ids.as_ref())?;
         }
         let (mut mounts, mut looks) = self.mounts(sandbox, pod, container, &env, &dir)?;
         let first = own_users.map(|user| user.first_id);

@@ -46,7 +46,8 @@ pub struct SandboxDone {
 /// How far a sandbox gets without waiting.
 #[derive(Debug)]
 pub enum Preparation {
-    Done(SandboxDone),
+    /// It has these addresses, none with `hostNetwork`; then [`Sandboxes::finish`].
+    Connected(Vec<IpAddr>),
     /// CNI plugins have to attach it; then [`Sandboxes::finish`].
     Attach(Attachment),
     /// systemd has to make its cgroup; then the same once more.
@@ -117,14 +118,19 @@ impl Sandboxes {
         keep: &[IpAddr],
         objects: Objects<'_>,
     ) -> Result<Preparation, SandboxError> {
-        let uid = uid(pod);
-        let done = self.steps(pod, uid, taken, keep, objects);
-        if done.is_err()
-            && let Err(error) = self.teardown(pod, uid, false)
-        {
-            log::warn!("pod {uid}: undoing a failed preparation: {error}");
+        let done = self.steps(pod, uid(pod), taken, keep, objects);
+        if done.is_err() {
+            self.undo(pod);
         }
         done
+    }
+
+    /// Takes away what a failed preparation has made.
+    pub fn undo(&mut self, pod: &Pod) {
+        let uid = uid(pod);
+        if let Err(error) = self.teardown(pod, uid, false) {
+            log::warn!("pod {uid}: undoing a failed preparation: {error}");
+        }
     }
 
     fn steps(
@@ -152,10 +158,10 @@ impl Sandboxes {
                 None => self.builtin_network(pod, uid, netns, taken, keep)?,
             },
         };
-        self.finish(pod, ips, objects).map(Preparation::Done)
+        Ok(Preparation::Connected(ips))
     }
 
-    /// The steps that need the pod's addresses.
+    /// The steps that need the pod's addresses, and the tokens of its volumes.
     ///
     /// # Errors
     /// The first step that fails; nothing is undone.

@@ -5,7 +5,7 @@ use crate::counters::{self, Counter};
 use crate::link::dial::Socket;
 use crate::link::{LinkEvent, News};
 use async_tungstenite::tungstenite::Message;
-use edge_protocol::edge::{EdgeEvent, EdgeSession};
+use edge_protocol::edge::{Change, EdgeEvent, EdgeSession};
 use edge_protocol::wire::{self, Wire};
 use futures_sink::Sink;
 use smol::channel::TrySendError;
@@ -155,18 +155,18 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// Session events as link events; changes and acknowledgements that follow each other go together.
+    /// Session events as link events; changes and acknowledgements that come together go together.
     fn collect(&self, pending: &mut VecDeque<LinkEvent>) {
         self.with(|session| {
             while let Some(event) = session.poll_event() {
                 match (event, pending.back_mut()) {
-                    (EdgeEvent::Change(change), Some(LinkEvent::Changes { changes, .. })) if changes.len() < BATCH => {
-                        changes.push(change);
-                    }
-                    (EdgeEvent::Change(change), _) => {
-                        let stream = session.stream().to_owned();
-                        pending.push_back(LinkEvent::Changes { stream, changes: vec![change] });
-                    }
+                    (EdgeEvent::Change(change), _) => match last_changes(pending) {
+                        Some(changes) => changes.push(change),
+                        None => {
+                            let stream = session.stream().to_owned();
+                            pending.push_back(LinkEvent::Changes { stream, changes: vec![change] });
+                        }
+                    },
                     (EdgeEvent::UpAcked(id), Some(LinkEvent::UpAcked(ids))) => ids.push(id),
                     (EdgeEvent::UpAcked(id), _) => pending.push_back(LinkEvent::UpAcked(vec![id])),
                     (EdgeEvent::UpRefused(id, reason), _) => pending.push_back(LinkEvent::UpRefused(id, reason)),
@@ -202,6 +202,16 @@ impl Link<'_> {
     }
 }
 
+/// The changes that one more joins. The node syncs its store once for all of them, so they also join across answers to
+/// the node, on which no change depends.
+fn last_changes(pending: &mut VecDeque<LinkEvent>) -> Option<&mut Vec<Change>> {
+    let is_answer = |event: &&mut LinkEvent| matches!(event, LinkEvent::UpAcked(_) | LinkEvent::Token { .. });
+    match pending.iter_mut().rev().find(|event| !is_answer(event))? {
+        LinkEvent::Changes { changes, .. } if changes.len() < BATCH => Some(changes),
+        _ => None,
+    }
+}
+
 fn count_sent(wire: &Wire) {
     let (counter, length) = match wire {
         Wire::Text(text) => (&counters::LINK_SENT_MESSAGES, text.len()),
@@ -214,4 +224,22 @@ fn count_sent(wire: &Wire) {
 
 fn received(bytes: &[u8]) -> &'static Counter {
     if wire::is_stream(bytes) { &counters::LINK_RECEIVED_STREAMS } else { &counters::LINK_RECEIVED_MESSAGES }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_join_across_answers_to_the_node() {
+        let changes = |count: usize| {
+            let change = Change::SyncComplete { seq: 1, absent: Vec::new() };
+            LinkEvent::Changes { stream: String::new(), changes: vec![change; count] }
+        };
+        let acked = || LinkEvent::UpAcked(vec![1]);
+        let joins = |events: Vec<LinkEvent>| last_changes(&mut events.into()).is_some();
+        assert!(joins(vec![changes(1)]) && joins(vec![changes(BATCH - 1), acked(), acked()]));
+        assert!(!joins(Vec::new()) && !joins(vec![acked()]) && !joins(vec![changes(BATCH)]));
+        assert!(!joins(vec![changes(1), LinkEvent::MessagesAcked(vec![1]), acked()]), "order of other events stays");
+    }
 }

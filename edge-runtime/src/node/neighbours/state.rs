@@ -52,12 +52,11 @@ impl Neighbours {
             return false;
         }
         if self.enabled {
-            let body = cx.store.object(&key.kind, &key.namespace, &key.name);
-            let body = body.unwrap_or_else(|error| {
-                log::error!("{SITE_VIEW} {}: {error}", key.name);
-                None
-            });
-            self.put(&key.name, body);
+            match cx.store.object(&key.kind, &key.namespace, &key.name) {
+                Ok(body) => self.put(&key.name, body),
+                // Its routes stay as they are.
+                Err(error) => log::error!("{SITE_VIEW} {}: {error}", key.name),
+            }
         }
         true
     }
@@ -126,5 +125,8 @@ mod tests {
         neighbours.enabled = true;
         assert!(!neighbours.take(&cx, &key("Pod")) && !neighbours.has_changed());
         assert!(neighbours.take(&cx, &key(SITE_VIEW)) && neighbours.has_changed());
+        neighbours.changed = false;
+        cx.store.lose_table("objects");
+        assert!(neighbours.take(&cx, &key(SITE_VIEW)) && !neighbours.has_changed(), "it cannot be read");
     }
 }

@@ -1,7 +1,6 @@
 //! Other processes that a pod's connection waits for: the helper for its volumes, CNI plugins, systemd. Requests to
 //! each, and the meaning of its answer for the pod.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -42,7 +41,9 @@ impl Node {
             (Connecting::Policies(done), Answer::Policies(Ok(()))) => Some(self.sandbox_ready(uid, done)),
             (Connecting::Rules(_), Answer::Rules(Err(error)))
             | (Connecting::Policies(_), Answer::Policies(Err(error))) => Some(self.not_connected(uid, error)),
-            (Connecting::Attaching, Answer::Plugins(Ok(ips))) => self.attached(uid, ips),
+            (Connecting::Attaching, Answer::Plugins(Ok(ips))) => {
+                self.pod(uid).and_then(|pod| self.connected(uid, &pod, ips))
+            }
             (Connecting::Attaching, Answer::Plugins(Err(error))) => {
                 Some(self.not_connected(uid, format!("failed to setup network for sandbox: {error}")))
             }
@@ -112,19 +113,6 @@ impl Node {
     fn plugins(&self, uid: &str) -> (Rc<Plugins>, PathBuf) {
         let teardown = &self.launch.sandboxes.teardown;
         (teardown.plugins.clone(), teardown.attachment_file(uid))
-    }
-
-    /// The plugins have done their part: the steps that need the addresses follow.
-    fn attached(&mut self, uid: &str, ips: Vec<IpAddr>) -> Option<PodEvent> {
-        let pod = self.pod(uid)?;
-        let done = self.launch.sandboxes.finish(&pod, ips, &self.cx.objects());
-        match done {
-            Ok(done) => Some(self.sandbox_ready(uid, done)),
-            Err(failure) => {
-                self.detach(uid, Connecting::Undoing(failure));
-                None
-            }
-        }
     }
 
     /// At start: has plugins look after the pods they connected, and take back those that are no longer known.

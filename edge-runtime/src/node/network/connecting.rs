@@ -11,6 +11,8 @@ use crate::launch::sandbox::SandboxDone;
 pub(in super::super) enum Connecting {
     /// A helper looks at its volumes, before all else.
     Looking,
+    /// The bridge sends tokens for its volumes. It has these addresses.
+    Tokens(Vec<IpAddr>),
     /// Its host ports are on their way into the kernel.
     Rules(SandboxDone),
     /// Rules of its NetworkPolicies are being written to the kernel.

@@ -8,10 +8,10 @@ mod answers;
 pub(super) mod connecting;
 pub(super) mod host_ports;
 mod rules;
+mod token_wait;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -41,36 +41,43 @@ impl Node {
         }
     }
 
-    /// Prepares the pods that wait no longer for their tokens.
-    pub(super) fn prepare_waited(&mut self) {
-        for uid in self.tokens.waited(self.cx.mono()) {
-            let Some(entry) = self.cx.pods.get(&uid) else { continue };
-            if entry.record.sandbox.state == SandboxState::Preparing {
-                let pod = Rc::clone(&entry.pod);
-                let answer = self.prepare_sandbox(&uid, &pod);
-                self.answered(&uid, answer);
-            }
-        }
-    }
-
     fn connect(&mut self, uid: &str, pod: &Pod) -> Option<PodEvent> {
         let taken = self.taken_addresses(uid);
         let keep = self.cx.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let prepared = self.launch.sandboxes.prepare(pod, &taken, &keep, &self.cx.objects());
-        let done = match prepared {
-            Ok(Preparation::Done(done)) => done,
+        match prepared {
+            Ok(Preparation::Connected(ips)) => return self.connected(uid, pod, ips),
             Ok(Preparation::Attach(attachment)) => {
                 for (reason, message) in self.launch.sandboxes.incapable(pod, &attachment) {
                     self.cx.warn_about_pod(uid, reason, message);
                 }
                 self.attach(uid, attachment);
+            }
+            Ok(Preparation::Cgroup(pending)) => self.await_cgroup(uid, Connecting::MakingCgroup, pending),
+            Err(error) => return Some(failed(&error)),
+        }
+        None
+    }
+
+    /// The pod has its addresses; the rest follows when its tokens are there.
+    pub(super) fn connected(&mut self, uid: &str, pod: &Pod, ips: Vec<IpAddr>) -> Option<PodEvent> {
+        if self.tokens.awaits(&self.cx, uid) {
+            self.connecting.insert(uid.to_owned(), Connecting::Tokens(ips));
+            return None;
+        }
+        let attached = self.launch.sandboxes.teardown.is_attached(uid);
+        let finished = self.launch.sandboxes.finish(pod, ips, &self.cx.objects());
+        let done = match finished {
+            Ok(done) if attached => return Some(self.sandbox_ready(uid, done)),
+            Ok(done) => done,
+            Err(failure) if attached => {
+                self.detach(uid, Connecting::Undoing(failure));
                 return None;
             }
-            Ok(Preparation::Cgroup(pending)) => {
-                self.await_cgroup(uid, Connecting::MakingCgroup, pending);
-                return None;
+            Err(failure) => {
+                self.launch.sandboxes.undo(pod);
+                return Some(self.not_prepared(uid, &failure));
             }
-            Err(error) => return Some(self.not_prepared(uid, &error)),
         };
         let ports = forwards(pod, &done.ips);
         // A pod on the node's own network is not behind the bridge.
@@ -116,6 +123,7 @@ impl Node {
         let held = others.filter(|(_, entry)| entry.record.sandbox.state != SandboxState::Gone);
         let connecting = self.connecting.values().flat_map(|one| match one {
             Connecting::Rules(done) | Connecting::Policies(done) => done.ips.as_slice(),
+            Connecting::Tokens(ips) => ips.as_slice(),
             _ => &[],
         });
         held.flat_map(|(_, entry)| &entry.record.ips).chain(connecting).copied().into_set()
@@ -123,6 +131,7 @@ impl Node {
 
     /// Undoes [`Node::prepare_sandbox`] permanently: answers at once, or with `None` and later.
     pub(super) fn disconnect(&mut self, uid: &str) -> Option<PodEvent> {
+        self.waits_no_longer(uid);
         // The rules of a pod that is being connected come first; their result returns here.
         if self.connecting.contains_key(uid) {
             return None;
@@ -201,7 +210,8 @@ mod tests {
         let done = |address: &str| SandboxDone { ips: vec![ip(address)], warnings: Vec::new() };
         bench.node.connecting.insert("a".to_owned(), Connecting::Rules(done("10.0.0.5")));
         bench.node.connecting.insert("b".to_owned(), Connecting::Policies(done("10.0.0.6")));
-        let others = BTreeSet::from(["10.0.0.3", "10.0.0.5", "10.0.0.6"].map(ip));
+        bench.node.connecting.insert("c".to_owned(), Connecting::Tokens(vec![ip("10.0.0.7")]));
+        let others = BTreeSet::from(["10.0.0.3", "10.0.0.5", "10.0.0.6", "10.0.0.7"].map(ip));
         assert_eq!(bench.node.taken_addresses("own"), others);
     }
 

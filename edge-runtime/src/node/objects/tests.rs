@@ -93,17 +93,20 @@ fn newer_object_gives_its_pod_a_turn() {
 #[test]
 fn mirror_is_no_pod_of_its_own() {
     let mut bench = Bench::new();
-    bench.node.pod_wanted(with(&pod("m", "m"), "annotations", json!({ MIRROR: "static" })), None).unwrap();
+    let mirror = with(&pod("m", "m"), "annotations", json!({ MIRROR: "static" }));
+    bench.node.pod_wanted(mirror.clone(), None).unwrap();
     assert!(bench.node.cx.pods.is_empty());
+    bench.node.cx.store.refuse_writes(true);
+    assert!(bench.node.pod_wanted(mirror, None).is_err(), "its deletion cannot be reported");
 }
 
 #[test]
 fn tombstone_ends_the_pod_of_its_uid_alone() {
     let mut bench = Bench::new();
     bench.add("u");
-    bench.node.object_gone(&key("Pod", "u"), "another of this name");
+    bench.node.object_gone(&key("Pod", "u"), "another of this name").unwrap();
     assert_eq!(bench.record("u").deletion, None);
-    bench.node.object_gone(&key("Pod", "u"), "u");
+    bench.node.object_gone(&key("Pod", "u"), "u").unwrap();
     assert!(bench.record("u").deletion.as_ref().is_some_and(|deletion| deletion.object_gone));
 }
 
@@ -127,7 +130,7 @@ fn deleted_object_gives_turns_only_if_pods_may_name_it() {
     for (kind, turns) in
         [("ConfigMap", 1), ("Secret", 1), (services::KIND, 0), (SERVICE_VIEW, 0), (SITE_VIEW, 0), (POLICY_VIEW, 0)]
     {
-        bench.node.object_gone(&key(kind, "x"), "x");
+        bench.node.object_gone(&key(kind, "x"), "x").unwrap();
         assert_eq!(bench.take_dirty().len(), turns, "{kind}");
     }
 }

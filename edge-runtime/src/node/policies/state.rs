@@ -19,7 +19,7 @@ use crate::net::policy::world::Name;
 use crate::net::policy::{Link, LocalPod, Peers, Policy, Tables, World, apply, tables};
 use crate::net::services::view::protocol;
 use crate::node::context::Context;
-use crate::node::pods::Entry;
+use crate::node::pods::{Entry, Pods};
 use crate::node::sources::News;
 use crate::pod::clock::Mono;
 use crate::pod::spec::{host_network, with_kinds};
@@ -30,7 +30,7 @@ use crate::sys::vec_map::VecMap;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Pause after a change, as a multiple of its time: a great many rules take this share of the board at most...
 const SHARE: u32 = 10;
-/// ...unless a pod waits for the next change to start.
+/// ...unless a pod waits for the next change to start. Without pause if the OCI runtime has nothing else to start.
 const SHARE_WHILE_WAITED_FOR: u32 = 1;
 /// Between two attempts when the kernel, or `nft`, refuses: doubled each time, up to the second one.
 const RETRY: Duration = Duration::from_secs(1);
@@ -215,7 +215,7 @@ impl Policies {
         if !self.dirty {
             return nobody;
         }
-        if self.due().is_some_and(|at| now < at) {
+        if !self.hurries(&cx.pods, cx.config.runtime.parallel()) && self.due().is_some_and(|at| now < at) {
             if self.failures == 0 {
                 return nobody;
             }
@@ -281,6 +281,12 @@ impl Policies {
     /// When [`Policies::step`] has something to do although nothing happens.
     pub(in crate::node) fn wake(&self) -> Option<Mono> {
         self.due().filter(|_| self.dirty && self.running.is_none())
+    }
+
+    /// Whether a pod waits that the OCI runtime could start now. Else more pods join it until [`Policies::due`]: each
+    /// change takes CPU from the starts.
+    fn hurries(&self, pods: &Pods, parallel: usize) -> bool {
+        self.failures == 0 && !self.waiting.is_empty() && pods.starting() < parallel
     }
 
     /// When the next change may begin. `None`: at once.
@@ -394,7 +400,10 @@ fn is_view(key: &ObjectKey) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
+    use crate::pod::record::{ContainerKind, ContainerRecord, ContainerState, PodRecord};
 
     #[test]
     fn a_waiting_pod_shortens_the_pause_between_changes() {
@@ -408,6 +417,25 @@ mod tests {
         assert_eq!(policies.wake(), Some(Mono(1_100)));
         policies.rest(Mono(1_000), Duration::from_millis(1));
         assert_eq!(policies.wake(), Some(Mono(1_050)), "pods that come together wait for one change");
+    }
+
+    #[test]
+    fn waiting_pod_is_held_only_while_the_runtime_is_busy() {
+        let mut policies = policies();
+        let mut pods = Pods::default();
+        assert!(!policies.hurries(&pods, 2), "no pod waits");
+        policies.waiting.insert("waits".to_owned());
+        for (uid, hurries) in [("a", true), ("b", false)] {
+            assert!(policies.hurries(&pods, 2));
+            let starting = ContainerState::Starting { id: uid.into(), reason: String::new(), message: String::new() };
+            let container = ContainerRecord { state: starting, ..ContainerRecord::new(ContainerKind::App) };
+            let mut record = PodRecord { uid: uid.to_owned(), ..PodRecord::default() };
+            record.containers.insert("c".to_owned(), container);
+            pods.insert(Entry::new(Rc::default(), record));
+            assert_eq!(policies.hurries(&pods, 2), hurries, "{uid}");
+        }
+        (policies.failures, pods) = (1, Pods::default());
+        assert!(!policies.hurries(&pods, 2), "it is answered, and tries again by itself");
     }
 
     fn policies() -> Policies {

@@ -85,6 +85,15 @@ fn pod_whose_object_comes_again_keeps_its_record_and_containers() {
 }
 
 #[test]
+fn pod_whose_record_the_store_cannot_read_does_not_begin_anew() {
+    let mut bench = Bench::new();
+    bench.node.cx.recovery.keep(kept("u"));
+    bench.node.cx.store.lose_table("pods");
+    assert!(bench.node.pod_wanted(pod("u", "u"), None).is_err());
+    assert!(!bench.node.cx.pods.contains("u"));
+}
+
+#[test]
 fn first_attempt_of_a_lost_pod_has_an_id_that_the_monitor_does_not_know() {
     let mut bench = Bench::new();
     let mut record = record(&bench, "u");

@@ -34,6 +34,18 @@ fn pod(app: &str, ready: bool) -> LocalPod {
 }
 
 #[test]
+fn service_that_cannot_be_read_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let cx = Context::for_tests(folder.path());
+    let mut services = services();
+    services.enabled = true;
+    let key = ObjectKey { kind: SERVICE_VIEW.into(), namespace: "shop".into(), name: "web".into() };
+    cx.store.lose_table("objects");
+    assert!(services.take(&cx, &key) && services.dirty.is_empty());
+    assert_eq!(services.views.len(), 4);
+}
+
+#[test]
 fn pod_of_no_service_changes_addresses_of_none() {
     let mut services = services();
     assert!(!services.pod_changed("a", Some(pod("batch", false))));

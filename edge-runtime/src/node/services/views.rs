@@ -31,12 +31,11 @@ impl Services {
             return false;
         }
         if self.enabled {
-            let body = cx.store.object(&key.kind, &key.namespace, &key.name);
-            let body = body.unwrap_or_else(|error| {
-                log::error!("{} {}/{}: {error}", key.kind, key.namespace, key.name);
-                None
-            });
-            self.put(key, body);
+            match cx.store.object(&key.kind, &key.namespace, &key.name) {
+                Ok(body) => self.put(key, body),
+                // The Service stays as it is.
+                Err(error) => log::error!("{} {}/{}: {error}", key.kind, key.namespace, key.name),
+            }
         }
         true
     }

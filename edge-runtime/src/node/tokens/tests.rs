@@ -106,9 +106,9 @@ fn pod_waits_for_its_tokens_only_while_they_can_come() {
     let mut tokens = Tokens::default();
     let waits = |tokens: &mut Tokens, at| {
         tokens.waiting.insert("a".into(), Mono(6_000));
-        let over = tokens.waited(Mono(at));
-        assert_eq!(over.is_empty(), tokens.waiting.contains_key("a"), "once");
-        over.is_empty()
+        let over = tokens.next_waited(Mono(at));
+        assert_eq!(over.is_none(), tokens.waiting.contains_key("a"), "once");
+        over.is_none()
     };
     assert!(!waits(&mut tokens, 0), "it lacks none");
     put(&mut tokens, "a", key(""), Slot { asked: Some(1), ..Slot::default() });
@@ -121,8 +121,53 @@ fn pod_waits_for_its_tokens_only_while_they_can_come() {
     assert!(!waits(&mut tokens, 0), "one will not come in time");
     tokens.waiting.insert("a".into(), Mono(6_000));
     tokens.forget("a");
-    assert!(tokens.waited(Mono(9_000)).is_empty());
+    assert_eq!(tokens.next_waited(Mono(9_000)), None);
     assert!(tokens.slots.keys().eq(["other"]));
+}
+
+#[test]
+fn pods_that_waited_are_prepared_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let cx = Context::for_tests(folder.path());
+    let mut tokens = Tokens::default();
+    assert_eq!(tokens.wake(&cx), None);
+    let late = cx.mono().after(PATIENCE);
+    for uid in ["a", "b"] {
+        tokens.waiting.insert(uid.to_owned(), late);
+    }
+    put(&mut tokens, "b", key(""), Slot { asked: Some(1), ..Slot::default() });
+    assert!(tokens.wake(&cx).is_some_and(|at| at < late), "one has all of its tokens");
+    assert_eq!(tokens.next_waited(Mono(0)).as_deref(), Some("a"));
+    assert_eq!((tokens.next_waited(Mono(0)), tokens.wake(&cx)), (None, Some(late)));
+    assert_eq!(tokens.next_waited(late).as_deref(), Some("b"));
+}
+
+#[test]
+fn tokens_that_come_together_are_stored_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cx = Context::for_tests(folder.path());
+    let mut tokens = Tokens::default();
+    for (id, uid) in (0..).zip(["a", "b", "gone", "refused"]) {
+        put(&mut tokens, uid, key(""), Slot { asked: Some(id), ..Slot::default() });
+    }
+    let issued = || TokenAnswer::Issued {
+        token: "t".into(),
+        issued: "2026-01-01T00:00:00Z".into(),
+        expires: "2026-01-01T01:00:00Z".into(),
+    };
+    (0..3).for_each(|id| tokens.answered(id, issued(), Mono(0)));
+    tokens.answered(3, TokenAnswer::Refused { reason: "why".into() }, Mono(0));
+    tokens.forget("gone");
+    assert!(tokens.lacks("a") && !tokens.can_still_come("refused"), "no pod has one before it is stored");
+    cx.store.refuse_writes(true);
+    assert!(tokens.keep(&mut cx).is_err() && tokens.lacks("a"));
+    cx.store.refuse_writes(false);
+    (0..3).for_each(|id| tokens.answered(id, issued(), Mono(0)));
+    assert!(tokens.keep(&mut cx).unwrap().iter().eq(["a", "b"]));
+    assert!(cx.store.is_synced() && !tokens.lacks("a") && !tokens.lacks("b"));
+    assert!(cx.store.token("b", &key("")).unwrap().is_some());
+    assert!(cx.store.token("gone", &key("")).unwrap().is_none(), "its pod is gone");
+    assert!(tokens.keep(&mut cx).unwrap().is_empty(), "once");
 }
 
 #[test]

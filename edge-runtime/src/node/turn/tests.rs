@@ -1,9 +1,11 @@
 //! Order of decision, commit and execution.
 
+use edge_protocol::message::ToCloud;
 use serde_json::json;
 
-use super::super::bench::Bench;
+use super::super::bench::{Bench, running};
 use super::*;
+use crate::link::LinkHandle;
 use crate::pod::record::{Deletion, SandboxState};
 
 #[test]
@@ -42,6 +44,27 @@ fn pod_that_is_forgotten_leaves_the_store_first() {
     bench.node.settle("u").unwrap();
     assert!(!bench.node.cx.pods.contains("u"));
     assert_eq!(bench.node.cx.store.pod_record("u").unwrap(), None);
+}
+
+#[test]
+fn reports_of_a_turn_leave_before_the_next_one() {
+    let mut bench = Bench::new();
+    let link = LinkHandle::for_tests(&bench.node.cx.paths, &[]);
+    bench.node.cx.link = Some(link.clone());
+    bench.node.cx.outgoing.connected(Vec::new(), Mono(0));
+    for uid in ["runs", "ended"] {
+        bench.add(uid);
+        bench.sandbox(uid, SandboxState::Ready { since: Default::default() });
+        bench.container(uid, running(uid, 7));
+    }
+    link.says();
+    bench.node.take_turn("runs", Mono(0)).unwrap();
+    let said = link.says();
+    let of = |report: &Report| matches!(report, Report::PodStatus { uid, .. } if uid == "runs");
+    assert!(said.iter().any(|said| matches!(said, ToCloud::Up { report, .. } if of(report))), "{said:?}");
+    bench.node.exit_sync.told("ended", "c0");
+    bench.node.take_turn("ended", Mono(0)).unwrap();
+    assert!(link.says().is_empty(), "its end is not on the medium");
 }
 
 /// Reports of one turn of the pod `u`, in order, by kind and uid. Events are left out.

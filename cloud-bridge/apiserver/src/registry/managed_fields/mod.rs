@@ -74,6 +74,7 @@ fn updated_by(ctx: &Context<'_>, mut entries: Entries, new: &Value, old: &Value)
     let written = changes.written();
     entries.disown(&written);
     entries.disown(&changes.removed);
+    drop(changes);
     let own = ownable(ctx, written);
     if !own.is_empty() {
         entries.add(ctx.writer.owner(Operation::Update, &ctx.resource), own, &meta::rfc3339(ctx.now));

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{Now, Output, Twins};
+use super::mapper::Mapper;
 use super::request::{Request, not_ready};
 use crate::grpc::{Code, Status};
 use sampan_devices_control::{Dmi, FromHelper};
@@ -12,6 +13,7 @@ use sampan_sys::gather::Gather;
 /// Pods whose namespace is remembered, and calls that wait for one.
 const PODS: usize = 256;
 const WAITING: usize = 64;
+const NO_POD: &str = "it belongs to no pod that may have mappers";
 
 #[derive(Debug, Default)]
 pub(super) struct Allowed {
@@ -105,7 +107,7 @@ impl Twins {
         let may = namespace.as_ref().is_some_and(|namespace| allowed.namespaces.contains(namespace));
         // A mapper goes with its pod, and its place is free.
         if namespace.is_none() || (!may && !allowed.are_all()) {
-            self.expel(|pod| pod == uid);
+            self.expel(NO_POD, |mapper| mapper.info.pod == uid);
         }
         for (call, request, pod) in of_pod {
             match self.mappers.allowed.known.contains_key(&pod) {
@@ -131,19 +133,33 @@ impl Twins {
         if self.mappers.allowed.are_all() {
             return;
         }
-        self.expel(str::is_empty);
+        self.expel(NO_POD, |mapper| mapper.info.pod.is_empty());
         let pods: BTreeSet<String> = self.mappers.all.iter().map(|mapper| mapper.info.pod.clone()).into_set();
         self.outputs.extend(pods.into_iter().map(|uid| Output::Tell(FromHelper::Pod { uid })));
     }
 
-    /// Removes the mappers of such pods. They get no calls: these pods must not drive devices.
-    fn expel(&mut self, is_such: impl Fn(&str) -> bool) {
+    /// Frees a place for another mapper of this pod: the pod with the most mappers loses its newest one to a pod with fewer,
+    /// so that a few pods cannot keep all places. Processes of the node lose none.
+    pub(super) fn make_room(&mut self, pod: &str) -> bool {
+        let all = &self.mappers.all;
+        let of = |pod: &str| all.iter().filter(|mapper| mapper.info.pod == pod).count();
+        let of_pods = all.iter().filter(|mapper| !mapper.info.pod.is_empty());
+        let newest = of_pods.max_by_key(|mapper| (of(&mapper.info.pod), mapper.number));
+        let newest = newest.filter(|newest| of(&newest.info.pod) > of(pod) + 1).map(|newest| newest.number);
+        if let Some(number) = newest {
+            self.expel("another pod with fewer mappers gets its place", |mapper| mapper.number == number);
+        }
+        newest.is_some()
+    }
+
+    /// Removes such mappers. They get no calls.
+    fn expel(&mut self, why: &str, is_such: impl Fn(&Mapper) -> bool) {
         let Self { mappers, outputs, .. } = self;
         let rows = &mut mappers.rows;
         mappers.all.retain(|mapper| {
-            let over = is_such(&mapper.info.pod);
+            let over = is_such(mapper);
             if over {
-                log::warn!("mapper {} is of no pod that may be one: it is forgotten", mapper.info.name);
+                log::warn!("mapper {} is removed: {why}", mapper.info.name);
                 mapper.rows().for_each(|(uid, _)| rows.forget(uid));
                 rows.at_once();
                 outputs.push(Output::Hangup { mapper: mapper.number });

@@ -92,7 +92,7 @@ impl Twins {
     pub(super) fn registered(&mut self, now: Now, registration: &Registration, info: Info) -> Result<Vec<u8>, Status> {
         let same = |mapper: &Mapper| mapper.info.socket == info.socket;
         let others = self.mappers.all.iter().filter(|mapper| !same(mapper)).count();
-        if others >= MOST {
+        if others >= MOST && !self.make_room(&info.pod) {
             return Err(Status::new(Code::ResourceExhausted, format!("{MOST} mappers are registered")));
         }
         let of_pod = |mapper: &&Mapper| !same(mapper) && mapper.info.pod == info.pod;

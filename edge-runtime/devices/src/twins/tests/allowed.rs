@@ -113,6 +113,26 @@ fn a_mapper_goes_with_its_pod_and_frees_its_place() {
     assert_eq!(world.twins.mappers().expect("DMI is on").as_array().map(Vec::len), Some(1));
 }
 
+#[test]
+fn four_pods_cannot_keep_all_places_of_mappers() {
+    let mut world = World::started(&only(&[]), &BTreeMap::new());
+    let register = |world: &mut World, call: u64, pod: &str| {
+        let request = registration(&format!("m{call}"), &format!("p{call}"), true);
+        world.twins.asked(world.now, call, request, pod.to_owned());
+        answers(world)
+    };
+    for call in 0..32 {
+        assert_eq!(register(&mut world, call, &format!("greedy-{}", call / 8)), [(call, None)]);
+    }
+    let full = Some(Code::ResourceExhausted);
+    for (call, pod, answer) in [(32, "modest", None), (33, "greedy-3", full), (34, "", None), (35, "greedy-0", full)] {
+        assert_eq!(register(&mut world, call, pod), [(call, answer)], "{pod}");
+    }
+    let mappers = world.twins.mappers().expect("DMI is on");
+    let of = |pod: &str| mappers.as_array().into_iter().flatten().filter(|mapper| mapper["pod"] == pod).count();
+    assert_eq!(["greedy-0", "greedy-1", "greedy-2", "greedy-3", "modest", ""].map(of), [8, 8, 7, 7, 1, 1]);
+}
+
 /// Mappers of an earlier process, under other settings.
 #[test]
 fn mappers_that_may_not_be_there_any_more_are_forgotten() {

@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LONG: Duration = Duration::from_secs(3_600);
 /// About how many bytes are written at once.
 const WRITE: usize = 16 << 10;
+/// Packets that are executed before others have their turn: each message is compared with the filters of all clients. A
+/// subscription, which is compared with all retained messages, counts as all of them.
+const AT_ONCE: usize = 8;
 /// Bytes in one place that are worth to be given back.
 const MUCH: usize = 32 << 10;
 
@@ -35,6 +38,8 @@ enum Wants {
     Room,
     /// A place in the node's queue.
     Place,
+    /// That others have their turn.
+    Turn,
 }
 
 /// Since when something is waited for.
@@ -85,6 +90,10 @@ pub(super) async fn talk(
             Ok(wants) => wants,
             Err(end) => return end,
         };
+        if wants == Wants::Turn {
+            tokio::task::yield_now().await;
+            continue;
+        }
         if out.is_empty() {
             shared.with(|hub| hub.write(token, &mut out.bytes, WRITE));
             match lost {
@@ -171,7 +180,11 @@ fn packets<'a>(
     place: &mut Option<Permit<'a, News>>,
     since: &mut Since,
 ) -> Result<Wants, End> {
+    let mut executed = 0;
     let wants = loop {
+        if executed >= AT_ONCE {
+            break Wants::Turn;
+        }
         let Some((packet, size)) = decoder.peek()? else { break Wants::Bytes };
         let (full, for_node) = shared.with(|hub| (hub.is_full(token), hub.is_for_node(&packet)));
         if full {
@@ -187,6 +200,7 @@ fn packets<'a>(
         if packet == Packet::Disconnect {
             return Err(End::Orderly);
         }
+        executed += if matches!(packet, Packet::Subscribe(..)) { AT_ONCE } else { 1 };
         let news = shared.with(|hub| hub.packet(token, packet))?;
         if let Some(news) = news
             && let Some(place) = place.take()
@@ -200,4 +214,34 @@ fn packets<'a>(
     // Releases an unneeded place.
     *place = None;
     Ok(wants)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::mqtt::listener::hub::Hub;
+    use crate::mqtt::listener::login::Logins;
+
+    #[test]
+    fn others_have_their_turn_after_a_subscription_or_some_packets() {
+        let (news, _node) = mpsc::channel(1);
+        let shared = Shared::new(Hub::new(&[], &[]), Logins::new(None), news);
+        let mut decoder = Decoder::default();
+        decoder.feed(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a");
+        let (packet, size) = decoder.peek().expect("it is valid").expect("it is there");
+        let Packet::Connect(connect) = packet else { panic!("no CONNECT") };
+        let who = shared.logins.who(None, None, None).expect("there are no users");
+        let token = shared.with(|hub| hub.connect(&connect, who)).expect("there is room");
+        decoder.take(size);
+        decoder.feed(b"\x82\x06\x00\x01\x00\x01a\x00\x82\x06\x00\x02\x00\x01a\x00\xc0\x00");
+        let now = Instant::now();
+        let mut since = Since { packet: now, rest: now, taken: now };
+        let mut next = || packets(&mut decoder, &shared, token, &mut None, &mut since).ok();
+        assert_eq!([next(), next(), next()], [Some(Wants::Turn), Some(Wants::Turn), Some(Wants::Bytes)]);
+        decoder.feed(&b"\xc0\x00".repeat(AT_ONCE + 1));
+        let mut next = || packets(&mut decoder, &shared, token, &mut None, &mut since).ok();
+        assert_eq!([next(), next()], [Some(Wants::Turn), Some(Wants::Bytes)]);
+    }
 }

@@ -1,0 +1,85 @@
+//! Pods that are connected while tokens for their volumes are on their way.
+
+use std::net::IpAddr;
+
+use super::super::Node;
+use super::connecting::Connecting;
+
+impl Node {
+    /// Goes on with a pod that waits no longer for its tokens.
+    pub(in crate::node) fn prepare_waited(&mut self) {
+        let Some(uid) = self.tokens.next_waited(self.cx.mono()) else { return };
+        let (Some(ips), Some(pod)) = (self.waits_no_longer(&uid), self.pod(&uid)) else { return };
+        // Else its teardown goes on by itself.
+        if !self.is_ending(&uid) {
+            let answer = self.connected(&uid, &pod, ips);
+            self.answered(&uid, answer);
+        }
+    }
+
+    /// Ends a pod's wait for its tokens. Returns its addresses if it waited.
+    pub(super) fn waits_no_longer(&mut self, uid: &str) -> Option<Vec<IpAddr>> {
+        let waits = matches!(self.connecting.get(uid), Some(Connecting::Tokens(_)));
+        match waits.then(|| self.connecting.remove(uid)).flatten() {
+            Some(Connecting::Tokens(ips)) => Some(ips),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::TokenAnswer;
+    use edge_protocol::version::TOKENS;
+    use serde_json::json;
+
+    use super::*;
+    use crate::link::LinkHandle;
+    use crate::node::bench::{Bench, pod};
+    use crate::pod::clock::Mono;
+    use crate::pod::event::PodEvent;
+    use crate::pod::record::SandboxState;
+
+    /// A node with a pod `u` whose sandbox waits for a token.
+    fn waits_for_token() -> Bench {
+        let mut bench = Bench::new();
+        bench.add("u");
+        bench.sandbox("u", SandboxState::Preparing);
+        bench.node.cx.link = Some(LinkHandle::for_tests(&bench.node.cx.paths, &[TOKENS]));
+        let source = json!({"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}});
+        let volumes = json!([{"name": "v", "projected": {"sources": [source]}}]);
+        let with_token = serde_json::from_value(json!({"spec": {"containers": [], "volumes": volumes}})).unwrap();
+        bench.node.tokens.want(&bench.node.cx, "u", &with_token);
+        assert!(bench.node.tokens.renew(&bench.node.cx) && !bench.node.tokens.renew(&bench.node.cx), "asked once");
+        assert_eq!(bench.node.prepare_sandbox("u", &pod("u", "u")), None);
+        assert!(matches!(bench.node.connecting.get("u"), Some(Connecting::Tokens(_))));
+        assert!(bench.node.cx.paths.pod("u").exists(), "all else is prepared meanwhile");
+        bench
+    }
+
+    #[test]
+    fn sandbox_is_made_while_tokens_are_on_their_way() {
+        let mut bench = waits_for_token();
+        bench.node.prepare_waited();
+        assert_eq!(bench.record("u").sandbox.state, SandboxState::Preparing);
+        let time = |hour: u32| format!("2026-01-01T{hour:02}:00:00Z");
+        let answer = TokenAnswer::Issued { token: "t".to_owned(), issued: time(0), expires: time(1) };
+        bench.node.tokens.answered(1, answer, Mono(0));
+        bench.node.prepare_waited();
+        assert_eq!(bench.record("u").sandbox.state, SandboxState::Preparing, "it is not stored yet");
+        bench.node.keep_tokens().unwrap();
+        bench.node.prepare_waited();
+        assert!(matches!(bench.record("u").sandbox.state, SandboxState::Ready { .. }));
+        assert!(!bench.node.connecting.contains_key("u"));
+    }
+
+    #[test]
+    fn pod_that_is_to_end_waits_for_no_token() {
+        let mut bench = waits_for_token();
+        bench.sandbox("u", SandboxState::TearingDown);
+        assert_eq!(bench.node.disconnect("u"), Some(PodEvent::TornDown));
+        bench.node.tokens.answered(1, TokenAnswer::Unknown, Mono(0));
+        bench.node.prepare_waited();
+        assert_eq!(bench.record("u").sandbox.state, SandboxState::TearingDown, "nothing is prepared any more");
+    }
+}
