@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::probes::Probes;
 use super::sources::{News, Sources};
 use super::{End, Node, metrics, resize};
+use crate::pod::clock::Mono;
 use crate::store::StoreError;
 
 /// Most events taken before pods get their turns: a flood of news must not starve decisions.
@@ -101,6 +102,11 @@ impl Node {
                 smol::future::yield_now().await;
             }
         }
+    }
+
+    /// Gives reports that may leave to the link. Returns when to call again, if some wait for a time.
+    pub(super) fn send_reports(&mut self, now: Mono) -> Option<Mono> {
+        self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now)
     }
 
     /// Nothing was to be done for a while: what was needed for it goes.

@@ -38,11 +38,6 @@ impl Node {
         Ok(())
     }
 
-    /// Gives reports that may leave to the link. Returns when to call again, if some wait for a time.
-    pub(super) fn send_reports(&mut self, now: Mono) -> Option<Mono> {
-        self.cx.outgoing.flush(|row| self.exit_sync.lets_leave(row), self.cx.link.as_ref(), now)
-    }
-
     /// Brings one pod as far as it gets without waiting.
     ///
     /// # Errors
