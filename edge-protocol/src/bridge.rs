@@ -3,37 +3,33 @@
 //! Owns the hello's rules, fencing, the choice between resume and full sync, the window of changes.
 //! What the node should hold is [`NodeState`]'s. Knows nothing of sockets, clocks or the Kubernetes API.
 
+mod answers;
 mod down;
 mod names;
 mod receive;
 mod rules;
 mod settings;
+mod streams;
+mod transmit;
 
 use crate::SessionError;
 use crate::compress::UnpackError;
 use crate::frame::{Decoded, Decoder, shorten};
 use crate::liveness::Liveness;
-use crate::message::{DeviceRefusal, RenewAnswer, StreamId, StreamRequest, ToCloud, ToEdge, TokenAnswer};
-use crate::outgoing::{Outgoing, Piece, Whole};
+use crate::message::{ToCloud, ToEdge};
+use crate::outgoing::Outgoing;
 use crate::state::NodeState;
-use crate::stream::{StreamError, StreamFrame, Streams};
+use crate::stream::Streams;
 use crate::version::RefuseReason;
-use crate::wire::{self, Content, Frame};
+use crate::wire::{self, Content};
 use down::Down;
 
 pub use settings::{BridgeEvent, BridgeSettings};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-/// Reports a node may have under way, and their bytes; its own window is smaller.
-const MAX_REPORTS: usize = 256;
+/// Bytes of the reports that a node may have under way; its own window is smaller.
 const MAX_REPORT_BYTES: usize = 4 << 20;
-
-/// Token requests a node may have under way.
-const MAX_TOKENS: usize = 64;
-
-/// Objects in doubt that are asked about at once.
-const MAX_UNLISTED: usize = 256;
 
 /// One connection of a node, at the bridge. Call [`handle`](Self::handle) per frame, and
 /// [`on_timeout`](Self::on_timeout) when [`next_timeout`](Self::next_timeout) has passed. After each, and after each
@@ -201,93 +197,6 @@ impl BridgeSession {
         self.liveness.dead(now).map_or(Ok(()), |silence| Err(SessionError::Silent(silence)))
     }
 
-    /// This report is in the API (or was there already).
-    pub fn reported(&mut self, id: u64) {
-        if self.settle(id) {
-            self.acks.push(id);
-        }
-    }
-
-    /// This report will never be accepted; the node drops it.
-    pub fn refuse_report(&mut self, id: u64, reason: impl Into<String>) {
-        if self.settle(id) {
-            // The queue cannot be full of these: a node has at most MAX_REPORTS under way. Should it be, the
-            // row stays in the node's outbox and comes again with the next connection.
-            let _ = self.out.control(ToEdge::UpRefuse { id, reason: shorten(reason.into()) });
-        }
-    }
-
-    /// Answers a [`BridgeEvent::TokenRequest`].
-    pub fn token(&mut self, id: u64, answer: TokenAnswer) {
-        if self.tokens.remove(&id) {
-            // A full queue loses an answer: the node asks again with its next connection.
-            let _ = self.out.control(ToEdge::Token { id, answer });
-        }
-    }
-
-    /// Answers a [`BridgeEvent::Renew`].
-    pub fn renewed(&mut self, answer: RenewAnswer) {
-        if std::mem::take(&mut self.renewing) {
-            // A full queue loses the answer: the node asks again with its next connection.
-            let _ = self.out.control(ToEdge::Renewed { answer });
-        }
-    }
-
-    /// Answers a [`BridgeEvent::Devices`]: all of it is in the API, except `refused`.
-    pub fn devices_written(&mut self, batch: u64, refused: Vec<DeviceRefusal>) {
-        if self.devices.take_if(|under_way| *under_way == batch).is_some() {
-            let shorter = |refusal: DeviceRefusal| DeviceRefusal { reason: shorten(refusal.reason), ..refusal };
-            let refused = refused.into_iter().map(shorter).collect();
-            // A full queue loses the answer: the node tells all again with its next connection.
-            let _ = self.out.control(ToEdge::DevicesAck { batch, refused });
-        }
-    }
-
-    fn settle(&mut self, id: u64) -> bool {
-        let size = self.reports.remove(&id);
-        let Size { bytes, weight } = size.unwrap_or_default();
-        self.report_bytes -= bytes;
-        self.report_weight -= weight;
-        if self.reports.is_empty() {
-            self.reports = HashMap::new();
-        }
-        size.is_some()
-    }
-
-    /// Asks the node to serve a stream.
-    ///
-    /// # Errors
-    /// Too many streams are open.
-    pub fn open_stream(&mut self, request: StreamRequest) -> Result<StreamId, StreamError> {
-        self.streams.open(request)
-    }
-
-    /// Streams that end with this connection: notify their users when it breaks.
-    pub fn open_streams(&self) -> Vec<StreamId> {
-        self.streams.ids()
-    }
-
-    /// Bytes that `stream_send` takes now; 0 for a closed stream.
-    pub fn stream_room(&self, stream: StreamId) -> usize {
-        self.streams.room(stream)
-    }
-
-    /// # Errors
-    /// The stream is closed, or the data is more than [`stream_room`](Self::stream_room).
-    pub fn stream_send(&mut self, stream: StreamId, data: &[u8]) -> Result<(), StreamError> {
-        self.streams.send(stream, data)
-    }
-
-    /// Received bytes are dealt with; the peer may send as many again.
-    pub fn stream_consumed(&mut self, stream: StreamId, bytes: usize) {
-        self.streams.consumed(stream, bytes);
-    }
-
-    /// Ends a stream. Data sent before is still delivered, unless there is an error.
-    pub fn stream_end(&mut self, stream: StreamId, error: Option<String>) {
-        self.streams.end(stream, error);
-    }
-
     /// Sends the node away. Flush `poll_transmit`, then close.
     pub fn refuse(&mut self, reason: RefuseReason, message: impl Into<String>) -> SessionError {
         let message = shorten(message.into());
@@ -295,53 +204,6 @@ impl BridgeSession {
         // The socket is closed after this frame anyway: whether it fits decides only how clear the node's log is.
         let _ = self.out.control(ToEdge::Refuse { reason, message: message.clone() });
         SessionError::Refused { reason, message }
-    }
-
-    /// Next frame to write, most urgent first: control, acknowledgements, sync and changes, stream data. For carriers
-    /// of texts alone.
-    pub fn poll_transmit(&mut self, state: &NodeState, _now: Duration) -> Option<String> {
-        match self.next_piece(state) {
-            Some(piece) => Some(piece.into_text()),
-            None => Some(crate::frame::encode(&ToEdge::from(self.next_stream(state)?))),
-        }
-    }
-
-    /// Next frame to write, in the form that was agreed on.
-    pub fn poll_frame(&mut self, state: &NodeState, _now: Duration) -> Option<Frame> {
-        let content = match self.next_piece(state) {
-            Some(Piece::Text(text)) => Content::Text(text),
-            Some(Piece::Shared(slice)) => return Some(Frame::shared(slice, self.compresses)),
-            None => self.next_stream(state)?.content::<ToEdge>(self.raw_streams),
-        };
-        // The welcome announces that frames may be packed: before it this is not agreed.
-        let greets = matches!(&content, Content::Text(text) if text.starts_with("{\"welcome\":"));
-        Some(Frame::new(content, self.compresses && !greets))
-    }
-
-    fn may_speak(&self, state: &NodeState) -> bool {
-        self.phase == Phase::Welcome && state.session() == self.settings.session
-    }
-
-    fn next_stream(&mut self, state: &NodeState) -> Option<StreamFrame> {
-        if self.may_speak(state) { self.streams.poll() } else { None }
-    }
-
-    fn next_piece(&mut self, state: &NodeState) -> Option<Piece> {
-        if let Some(frame) = self.out.next() {
-            return Some(frame);
-        }
-        if !self.may_speak(state) {
-            return None;
-        }
-        if !self.acks.is_empty() {
-            let ids = std::mem::take(&mut self.acks);
-            return Some(Piece::Text(crate::frame::encode(&ToEdge::UpAck { ids })));
-        }
-        if let Some(text) = self.rules.next_text() {
-            return self.out.begin(Whole::Text(text));
-        }
-        let message = self.down.next(state)?;
-        self.out.begin(message)
     }
 
     /// Takes one binary frame.

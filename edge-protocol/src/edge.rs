@@ -7,15 +7,18 @@ mod change;
 mod held;
 mod receive;
 mod reports;
+mod requests;
+mod streams;
+mod transmit;
 
 use crate::compress::UnpackError;
-use crate::frame::{Decoded, Decoder, encode, shorten, too_large};
+use crate::frame::{Decoded, Decoder, shorten};
 use crate::liveness::Liveness;
-use crate::message::{Der, ObjectKey, ObjectRef, Position, Report, StreamId, ToCloud, ToEdge, TokenRequest};
-use crate::outgoing::{Outgoing, Piece, Whole};
-use crate::stream::{StreamError, Streams};
+use crate::message::{ObjectKey, ObjectRef, Position, Report, ToCloud, ToEdge};
+use crate::outgoing::Outgoing;
+use crate::stream::Streams;
 use crate::version::{self, Hello, Welcome};
-use crate::wire::{self, Content, Frame};
+use crate::wire::{self, Content};
 use crate::{HEARTBEAT, SessionError};
 use held::{Bracket, Doubts, Held};
 use reports::{Pushed, Reports};
@@ -27,9 +30,6 @@ pub use reports::WindowFull;
 
 /// Changes handed out and not yet committed; a bridge that sends more ignores the window.
 const MAX_UNCOMMITTED: usize = 16_384;
-
-/// Messages and answers of rules that wait to be sent.
-const MAX_RULE_TEXTS: usize = 256;
 
 /// One connection of a node. Call [`handle`](Self::handle) per frame, and [`on_timeout`](Self::on_timeout) when
 /// [`next_timeout`](Self::next_timeout) has passed. After each, drain [`poll_event`](Self::poll_event) and write the
@@ -204,147 +204,9 @@ impl EdgeSession {
         Ok(())
     }
 
-    /// Asks for a service account token; the answer comes as [`EdgeEvent::Token`], or never when the connection
-    /// ends. False when the bridge does not know tokens, or too much waits to be sent.
-    #[must_use]
-    pub fn request_token(&mut self, id: u64, request: TokenRequest) -> bool {
-        self.agreed(version::TOKENS) && self.out.control(ToCloud::TokenRequest { id, request })
-    }
-
-    /// Asks for a certificate for a new key; the answer comes as [`EdgeEvent::Renewed`], or never when the connection
-    /// ends. One at a time. False when the bridge renews nothing, or too much waits to be sent.
-    #[must_use]
-    pub fn renew(&mut self, csr: Vec<u8>) -> bool {
-        self.agreed(version::RENEW) && self.out.control(ToCloud::Renew { csr: Der(csr) })
-    }
-
-    /// Says in which namespaces' Services the node is interested from now on. False when the bridge does not know what
-    /// that is, or too much waits to be sent.
-    #[must_use]
-    pub fn interests(&mut self, namespaces: Vec<String>) -> bool {
-        self.agreed(version::INTERESTS) && self.out.control(ToCloud::Interests { namespaces })
-    }
-
-    /// Sends reports of devices as soon as the present batch is [acknowledged](EdgeEvent::DevicesAcked). Replaces a
-    /// batch that still waits for that, because a restarted sender repeats everything. Returns false if the bridge does
-    /// not support devices, or if the batch is too large.
-    #[must_use]
-    pub fn devices(&mut self, batch: u64, devices: Vec<serde_json::Value>) -> bool {
-        if !self.agreed(version::DEVICES) {
-            return false;
-        }
-        let text = encode(&ToCloud::Devices { batch, devices });
-        let fits = too_large::<ToCloud>(&text).is_none();
-        if fits {
-            self.devices = Some((batch, text));
-        }
-        fits
-    }
-
-    fn next_devices(&mut self) -> Option<String> {
-        let (batch, text) = self.devices.take_if(|_| self.devices_under_way.is_none())?;
-        self.devices_under_way = Some(batch);
-        Some(text)
-    }
-
-    /// Sends a row of the message queue, which expires after the given time. After a reconnect repeat rows that are not
-    /// [acknowledged](EdgeEvent::MessagesAcked). Returns false if the bridge does not support messages, the queue is
-    /// full, or the row is too large.
-    #[must_use]
-    pub fn message(&mut self, id: u64, left_ms: u64, message: serde_json::Value) -> bool {
-        self.of_rules(&ToCloud::Message { id, left_ms, message })
-    }
-
-    /// Answers an [`EdgeEvent::Call`]. False as of [`message`](Self::message).
-    #[must_use]
-    pub fn answer(&mut self, id: u64, answer: serde_json::Value) -> bool {
-        self.of_rules(&ToCloud::Answer { id, answer })
-    }
-
-    /// Sends a [`RuleRequest`](crate::message::RuleRequest), to be answered by [`EdgeEvent::Response`] of this number, or never
-    /// when the connection ends. False as of [`message`](Self::message).
-    #[must_use]
-    pub fn request(&mut self, id: u64, request: serde_json::Value) -> bool {
-        self.of_rules(&ToCloud::Request { id, request })
-    }
-
-    fn of_rules(&mut self, message: &ToCloud) -> bool {
-        if !self.agreed(version::RULES) || self.rules.len() >= MAX_RULE_TEXTS {
-            return false;
-        }
-        let text = encode(message);
-        let fits = too_large::<ToCloud>(&text).is_none();
-        if fits {
-            self.rules.push_back(text);
-        }
-        fits
-    }
-
     /// How many more rows [`up`](Self::up) takes now.
     pub fn up_room(&self) -> usize {
         self.reports.room()
-    }
-
-    /// Streams that end with this connection: notify their users when it breaks.
-    pub fn open_streams(&self) -> Vec<StreamId> {
-        self.streams.ids()
-    }
-
-    /// Bytes that `stream_send` takes now; 0 for a closed stream.
-    pub fn stream_room(&self, stream: StreamId) -> usize {
-        self.streams.room(stream)
-    }
-
-    /// # Errors
-    /// The stream is closed, or the data is more than [`stream_room`](Self::stream_room).
-    pub fn stream_send(&mut self, stream: StreamId, data: &[u8]) -> Result<(), StreamError> {
-        self.streams.send(stream, data)
-    }
-
-    /// Received bytes are dealt with; the peer may send as many again.
-    pub fn stream_consumed(&mut self, stream: StreamId, bytes: usize) {
-        self.streams.consumed(stream, bytes);
-    }
-
-    /// Ends a stream. Data sent before is still delivered, unless there is an error.
-    pub fn stream_end(&mut self, stream: StreamId, error: Option<String>) {
-        self.streams.end(stream, error);
-    }
-
-    /// Next frame to write, most urgent first: control, acknowledgements, sync, reports, devices, rules, stream data. For
-    /// carriers of texts alone.
-    pub fn poll_transmit(&mut self, _now: Duration) -> Option<String> {
-        self.next_text().or_else(|| Some(encode(&ToCloud::from(self.streams.poll()?))))
-    }
-
-    /// Next frame to write, in the form that was agreed on.
-    pub fn poll_frame(&mut self, _now: Duration) -> Option<Frame> {
-        let content = match self.next_text() {
-            Some(text) => Content::Text(text),
-            None => self.streams.poll()?.content::<ToCloud>(self.agreed(version::RAW_STREAMS)),
-        };
-        Some(Frame::new(content, self.compresses()))
-    }
-
-    fn next_text(&mut self) -> Option<String> {
-        if let Some(frame) = self.out.next() {
-            return Some(frame.into_text());
-        }
-        self.welcome.as_ref()?;
-        let text = self.next_sync().map(|message| encode(&message));
-        let text = text.or_else(|| self.reports.next()).or_else(|| self.next_devices());
-        let text = text.or_else(|| self.rules.pop_front())?;
-        self.out.begin(Whole::Text(text)).map(Piece::into_text)
-    }
-
-    fn next_sync(&mut self) -> Option<ToCloud> {
-        if let Some(seq) = self.ack.take() {
-            return Some(ToCloud::Ack { seq });
-        }
-        if let Some(message) = self.bracket.as_mut().and_then(Bracket::next_message) {
-            return Some(message);
-        }
-        self.doubts.next_question().map(|objects| ToCloud::Unlisted { objects })
     }
 
     /// Takes one binary frame.

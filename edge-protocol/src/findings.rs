@@ -1,6 +1,6 @@
 //! How the doctors of both programs print what they found: summary and colours. Pure.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 /// Last line: `1 error, 2 warnings (24 checks)`.
 pub fn summary(errors: usize, warnings: usize, checks: usize) -> String {
@@ -15,14 +15,21 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Whether to print colours: on a terminal that knows them, unless `NO_COLOR` has a value (<https://no-color.org>). `term`
-/// and `no_color` are the variables of these names.
-pub fn are_coloured(is_terminal: bool, term: Option<&OsStr>, no_color: Option<&OsStr>) -> bool {
+/// The text for standard output: findings have colours on a terminal that knows them, unless `NO_COLOR` has a value
+/// (<https://no-color.org>). `variable` reads the environment.
+pub fn for_output(text: String, is_terminal: bool, variable: impl Fn(&'static str) -> Option<OsString>) -> String {
+    match are_coloured(is_terminal, variable("TERM").as_deref(), variable("NO_COLOR").as_deref()) {
+        true => coloured(&text),
+        false => text,
+    }
+}
+
+fn are_coloured(is_terminal: bool, term: Option<&OsStr>, no_color: Option<&OsStr>) -> bool {
     is_terminal && term.is_some_and(|term| term != "dumb") && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// Findings, a line of each beginning with its severity: errors in red, warnings in yellow.
-pub fn coloured(text: &str) -> String {
+fn coloured(text: &str) -> String {
     text.split_inclusive('\n').map(painted).collect()
 }
 
@@ -53,6 +60,15 @@ mod tests {
         assert!(wanted(true, Some("xterm"), None) && wanted(true, Some("linux"), Some("")));
         assert!(!wanted(true, Some("xterm"), Some("1")) && !wanted(false, Some("xterm"), None));
         assert!(!wanted(true, Some("dumb"), None) && !wanted(true, None, None));
+    }
+
+    #[test]
+    fn pipe_gets_the_text_as_it_is() {
+        let variable = |name: &'static str| (name == "TERM").then(|| OsString::from("xterm"));
+        let text = "error    b: broken\n".to_owned();
+        assert_eq!(for_output(text.clone(), false, variable), text);
+        assert_eq!(for_output(text.clone(), true, variable), "\x1b[31merror\x1b[0m    b: broken\n");
+        assert_eq!(for_output(text.clone(), true, |_| Some(OsString::from("1"))), text, "NO_COLOR is set");
     }
 
     #[test]

@@ -2,23 +2,16 @@
 //!
 //! Owns the codec. Knows nothing of sessions, sockets or what a message means.
 
-use crate::message::{ToCloud, ToEdge};
+mod direction;
+mod field;
+
 use crate::weight::weight;
-use serde::{Serialize, de::DeserializeOwned};
+use field::{field_at, offset};
+
+pub use direction::{MAX_TO_CLOUD, MAX_TO_EDGE, MAX_WEIGHT_TO_CLOUD, Message};
 
 /// A longer frame is refused before it is parsed. The websocket layer should have the same limit.
 pub const MAX_FRAME: usize = 1 << 20;
-
-/// A longer message to the edge is refused while its slices are collected. A ConfigMap or Secret may hold
-/// 1 MiB, and JSON writes a control character in six bytes.
-pub const MAX_TO_EDGE: usize = 8 << 20;
-
-/// The same to the cloud. The largest honest report is the copy of a static pod.
-pub const MAX_TO_CLOUD: usize = 2 << 20;
-
-/// A message to the cloud that takes more memory than this is refused before it is parsed. The largest honest one is a
-/// report; its text is a tenth of this.
-pub const MAX_WEIGHT_TO_CLOUD: usize = 8 << 20;
 
 /// Memory that all reports of one node may take while they are under way. The node's window ends at half of it, so that
 /// the heaviest report on top still fits.
@@ -57,97 +50,6 @@ pub enum Decoded<T> {
     /// A slice; the message is not complete yet.
     Incomplete,
 }
-
-/// A direction's message enum.
-pub trait Message: Serialize + DeserializeOwned + Sized {
-    /// Longest text of a message.
-    const MAX: usize;
-    /// Most memory that a message takes.
-    const MAX_WEIGHT: usize;
-    /// Names of all variants as they stand on the wire.
-    const NAMES: &'static [&'static str];
-    fn part(more: bool, data: String) -> Self;
-    fn into_part(self) -> Result<(bool, String), Self>;
-}
-
-macro_rules! message {
-    ($type:ty, $max:expr, $weight:expr, $names:expr) => {
-        impl Message for $type {
-            const MAX: usize = $max;
-            const MAX_WEIGHT: usize = $weight;
-            const NAMES: &'static [&'static str] = $names;
-
-            fn part(more: bool, data: String) -> Self {
-                Self::Part { more, data }
-            }
-
-            fn into_part(self) -> Result<(bool, String), Self> {
-                match self {
-                    Self::Part { more, data } => Ok((more, data)),
-                    other => Err(other),
-                }
-            }
-        }
-    };
-}
-
-message!(
-    ToEdge,
-    MAX_TO_EDGE,
-    // The node trusts its bridge, and takes an object as large as the API lets it be.
-    usize::MAX,
-    &[
-        "welcome",
-        "refuse",
-        "syncBegin",
-        "syncDigests",
-        "syncEnd",
-        "syncDone",
-        "put",
-        "delete",
-        "upAck",
-        "upRefuse",
-        "streamOpen",
-        "streamData",
-        "streamCredit",
-        "streamEnd",
-        "token",
-        "renewed",
-        "devicesAck",
-        "messageAck",
-        "call",
-        "response",
-        "pong",
-        "unsupported",
-        "part",
-    ]
-);
-message!(
-    ToCloud,
-    MAX_TO_CLOUD,
-    MAX_WEIGHT_TO_CLOUD,
-    &[
-        "hello",
-        "ack",
-        "nack",
-        "need",
-        "unlisted",
-        "up",
-        "streamData",
-        "streamCredit",
-        "streamEnd",
-        "tokenRequest",
-        "renew",
-        "interests",
-        "devices",
-        "message",
-        "answer",
-        "request",
-        "ping",
-        "unsupported",
-        "part",
-    ]
-);
 
 /// JSON text of one message. It may be longer than a frame: see [`split`].
 pub fn encode<T: Message>(message: &T) -> String {
@@ -275,50 +177,4 @@ fn message_name(text: &str) -> Option<&str> {
     let rest = text.trim_start().strip_prefix('{')?.trim_start().strip_prefix('"')?;
     let (name, rest) = rest.split_once('"')?;
     (rest.trim_start().starts_with(':') && !name.contains('\\')).then_some(name)
-}
-
-/// Where in the text an error was noticed, in bytes. serde_json counts lines and columns from one.
-fn offset(text: &str, error: &serde_json::Error) -> usize {
-    let lines: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-    lines + error.column()
-}
-
-/// Path of the field that the parser stood in at this offset, as `object.uid`.
-fn field_at(text: &str, offset: usize) -> String {
-    let mut path: Vec<String> = Vec::new();
-    let mut key = String::new();
-    let mut chars = text.char_indices();
-    while let Some((at, c)) = chars.next() {
-        if at >= offset {
-            break;
-        }
-        match c {
-            '{' | '[' => path.push(std::mem::take(&mut key)),
-            '}' | ']' => {
-                key = path.pop().unwrap_or_default();
-            }
-            '"' => {
-                let start = at + 1;
-                let mut end = text.len();
-                while let Some((at, c)) = chars.next() {
-                    match c {
-                        '\\' => drop(chars.next()),
-                        '"' => {
-                            end = at;
-                            break;
-                        }
-                        _ => {}
-                    }
-                }
-                if text[end..].trim_start_matches('"').trim_start().starts_with(':') {
-                    key = text[start..end].chars().take(64).collect();
-                }
-            }
-            _ => {}
-        }
-    }
-    path.push(key);
-    // The outermost is the frame itself, then the message's own name.
-    let named: Vec<_> = path.into_iter().filter(|p| !p.is_empty()).skip(1).collect();
-    if named.is_empty() { "(message)".to_owned() } else { named.join(".") }
 }

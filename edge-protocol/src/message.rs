@@ -8,7 +8,10 @@ mod certificate;
 mod device;
 mod object;
 mod order;
+mod report;
 mod rule;
+mod stream;
+mod token;
 
 use crate::version::{Hello, RefuseReason, Welcome};
 use serde::{Deserialize, Serialize};
@@ -21,142 +24,10 @@ pub use order::{
     ActionStep, ImageStatus, Job, ORDER, Order, OrderPhase, OrderStatus, WAITING_CONFIRMATION, WAITING_TURN, Work,
     waits_for_confirmation, waits_for_turn,
 };
+pub use report::Report;
 pub use rule::{Call, CallFailure, CallResult, MAX_BODY, MAX_PAYLOAD, RuleMessage, RuleRequest};
-
-/// Number of a stream (logs, exec, ...), chosen by the bridge, never reused within a connection.
-pub type StreamId = u64;
-
-/// What the bridge asks a node to serve over a stream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "request", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum StreamRequest {
-    /// Container log, as the kubelet's `/containerLogs` (`PodLogOptions` of the core API).
-    Logs {
-        namespace: String,
-        pod: String,
-        uid: String,
-        container: String,
-        #[serde(default)]
-        follow: bool,
-        #[serde(default)]
-        previous: bool,
-        #[serde(default)]
-        timestamps: bool,
-        #[serde(default)]
-        tail_lines: Option<u64>,
-        #[serde(default)]
-        since_seconds: Option<u64>,
-        /// RFC 3339.
-        #[serde(default)]
-        since_time: Option<String>,
-        #[serde(default)]
-        limit_bytes: Option<u64>,
-    },
-    /// A command in a running container, as the kubelet's `/exec`. Bytes in both directions are records of
-    /// [`channel`](crate::channel); the first from the edge is an empty one on `OPENED`, the last its `STATUS`.
-    Exec {
-        namespace: String,
-        pod: String,
-        uid: String,
-        container: String,
-        command: Vec<String>,
-        #[serde(default)]
-        stdin: bool,
-        #[serde(default)]
-        stdout: bool,
-        #[serde(default)]
-        stderr: bool,
-        #[serde(default)]
-        tty: bool,
-    },
-    /// The standard streams of a container's own process, as the kubelet's `/attach`. Records as for `Exec`.
-    Attach {
-        namespace: String,
-        pod: String,
-        uid: String,
-        container: String,
-        #[serde(default)]
-        stdin: bool,
-        #[serde(default)]
-        stdout: bool,
-        #[serde(default)]
-        stderr: bool,
-        #[serde(default)]
-        tty: bool,
-    },
-    /// One TCP connection to a port inside the pod's network namespace. Records of [`channel`](crate::channel):
-    /// `OPENED` when it is established, then `STDIN` towards the pod and `STDOUT` from it, each closed by `CLOSE`.
-    PortForward { namespace: String, pod: String, uid: String, port: u16 },
-    /// Usage of the node, its pods and their containers: the JSON of the kubelet's `/stats/summary`, then the end.
-    Stats {},
-    /// Forget this volume of the node with all that is in it: the name of a folder that the node has made for a
-    /// PersistentVolume. The end without an error says that it is gone, as it is when there was none.
-    DeleteVolume { volume: String },
-    /// A request this build does not know; answered by ending the stream with a reason.
-    #[serde(other)]
-    Unknown,
-}
-
-/// One thing a node reports. Kept in the node's durable outbox until the bridge acknowledges it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "report", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Report {
-    /// Newest `PodStatus` of a pod; an older unsent one of the same uid is replaced.
-    PodStatus { namespace: String, name: String, uid: String, status: serde_json::Value },
-    /// Every container of a deleted pod has ended and its resources are released: the object may go.
-    PodGone { namespace: String, name: String, uid: String },
-    /// The node's own object: labels, taints, `NodeStatus`. Newest wins.
-    Node { node: serde_json::Value },
-    /// A core/v1 Event about a pod or the node.
-    Event { event: serde_json::Value },
-    /// A static pod of this node, to be shown in the API as a mirror pod.
-    MirrorPod { pod: serde_json::Value },
-    /// The static pod of this name and static uid is gone: delete its mirror.
-    MirrorGone { namespace: String, name: String, static_uid: String },
-    /// Newest [`OrderStatus`] of the job with this uid.
-    Order { job: String, status: serde_json::Value },
-    /// A report this build does not know; acknowledged with a refusal.
-    #[serde(other)]
-    Unknown,
-}
-
-/// Request for a service account token for a pod of the node. The bridge takes the service account from the pod itself,
-/// and asks the API server in the node's name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct TokenRequest {
-    pub namespace: String,
-    pub pod: String,
-    /// The pod's; the token is bound to it.
-    pub uid: String,
-    /// One that the pod's spec names; empty for the API server's own.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub audience: String,
-    pub expiration_seconds: i64,
-}
-
-/// What became of a [`TokenRequest`].
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum TokenAnswer {
-    /// RFC 3339 times of the API server's clock.
-    Issued { token: String, issued: String, expires: String },
-    /// The text is for the pod's events.
-    Refused { reason: String },
-    #[serde(other)]
-    Unknown,
-}
-
-/// Never shows the token: debug texts end up in logs.
-impl std::fmt::Debug for TokenAnswer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Issued { expires, .. } => write!(f, "Issued {{ expires: {expires:?}, .. }}"),
-            Self::Refused { reason } => write!(f, "Refused {{ reason: {reason:?} }}"),
-            Self::Unknown => write!(f, "Unknown"),
-        }
-    }
-}
+pub use stream::{StreamId, StreamRequest};
+pub use token::{TokenAnswer, TokenRequest};
 
 /// What the bridge says to a node. One JSON text frame each: `{"put":{...}}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,11 +3,14 @@
 //! Owns credit and fairness, the same for both ends. A stream's failure ends that stream and nothing else.
 //! Knows nothing of what the bytes mean.
 
-use crate::frame::{self, Message};
-use crate::message::{StreamId, StreamRequest, ToCloud, ToEdge};
-use crate::wire::Content;
+mod frames;
+
+use crate::frame;
+use crate::message::{StreamId, StreamRequest};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+
+pub(crate) use frames::StreamFrame;
 
 /// Bytes each side may send on a new stream before the other has consumed any.
 pub const INITIAL_CREDIT: u64 = 64 << 10;
@@ -41,47 +44,6 @@ pub enum StreamError {
     NoRoom(StreamId, usize),
     #[error("{MAX_STREAMS} streams are open already")]
     TooMany,
-}
-
-/// A stream frame to send; each direction's enum has the same three.
-#[derive(Debug)]
-pub(crate) enum StreamFrame {
-    Open { stream: StreamId, request: StreamRequest, credit: u64 },
-    Data { stream: StreamId, data: Vec<u8> },
-    Credit { stream: StreamId, bytes: u64 },
-    End { stream: StreamId, error: Option<String> },
-}
-
-impl StreamFrame {
-    /// Content of a frame; `raw`: bytes in frames of their own.
-    pub(crate) fn content<T: Message + From<Self>>(self, raw: bool) -> Content {
-        match self {
-            Self::Data { stream, data } if raw => Content::Data { stream, data },
-            other => Content::Text(frame::encode(&T::from(other))),
-        }
-    }
-}
-
-impl From<StreamFrame> for ToEdge {
-    fn from(frame: StreamFrame) -> Self {
-        match frame {
-            StreamFrame::Open { stream, request, credit } => Self::StreamOpen { stream, request, credit },
-            StreamFrame::Data { stream, data } => Self::StreamData { stream, data },
-            StreamFrame::Credit { stream, bytes } => Self::StreamCredit { stream, bytes },
-            StreamFrame::End { stream, error } => Self::StreamEnd { stream, error },
-        }
-    }
-}
-
-impl From<StreamFrame> for ToCloud {
-    fn from(frame: StreamFrame) -> Self {
-        match frame {
-            StreamFrame::Data { stream, data } => Self::StreamData { stream, data },
-            StreamFrame::Credit { stream, bytes } => Self::StreamCredit { stream, bytes },
-            StreamFrame::End { stream, error } => Self::StreamEnd { stream, error },
-            StreamFrame::Open { .. } => unreachable!("only the bridge opens streams"),
-        }
-    }
 }
 
 #[derive(Debug, Default)]

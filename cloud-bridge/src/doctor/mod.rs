@@ -62,18 +62,12 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     found.extend(running::judge(&facts));
     print(&match options.output {
         Some(form) => form.text(&found)?,
-        None => for_output(finding::text(&found, options.all)),
+        None => {
+            let text = finding::text(&found, options.all);
+            findings::for_output(text, std::io::stdout().is_terminal(), std::env::var_os)
+        }
     })?;
     Ok(finding::code(&found).into())
-}
-
-/// The text with colours if standard output shows them.
-fn for_output(text: String) -> String {
-    let (term, no_color) = (std::env::var_os("TERM"), std::env::var_os("NO_COLOR"));
-    match findings::are_coloured(std::io::stdout().is_terminal(), term.as_deref(), no_color.as_deref()) {
-        true => findings::coloured(&text),
-        false => text,
-    }
 }
 
 /// The authority of a bridge beside a cluster, which the first bridge makes.

@@ -31,6 +31,14 @@ pub enum Kind {
     Version = 7,
 }
 
+impl Kind {
+    /// Value of [`Kind::Pods`]; a larger count than 65,535 is shown as that.
+    #[must_use]
+    pub fn pods(ready: u32, wanted: u32) -> u32 {
+        (ready.min(0xffff) << 16) | wanted.min(0xffff)
+    }
+}
+
 /// When (seconds since 1970), which kind, and the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Change(pub u32, pub u8, pub u32);
@@ -79,8 +87,8 @@ mod tests {
         let mut line = Timeline::default();
         line.note(10, Kind::Restarts, 1);
         line.note(12, Kind::Restarts, 2);
-        line.note(13, Kind::Pods, 1 << 16 | 3);
-        line.note(14, Kind::Pods, 3 << 16 | 3);
+        line.note(13, Kind::Pods, Kind::pods(1, 3));
+        line.note(14, Kind::Pods, Kind::pods(3, 3));
         line.note(15, Kind::Link, 0);
         line.note(15, Kind::Link, 1);
         let all = line.changes();
@@ -90,5 +98,13 @@ mod tests {
         }
         assert_eq!((line.changes().len(), line.changes()[MOST - 1].0), (MOST, 100 + 4990));
         assert_eq!(size_of::<Change>(), 12);
+    }
+
+    #[test]
+    fn many_pods_are_shown_as_many() {
+        assert_eq!(Kind::pods(0, 1), 1);
+        assert_eq!(Kind::pods(65_535, 65_535), u32::MAX);
+        assert_eq!(Kind::pods(65_536, 65_536), u32::MAX);
+        assert_eq!(Kind::pods(u32::MAX, 0), 0xffff_0000);
     }
 }

@@ -1,10 +1,13 @@
 //! Data to the node on one connection: resume or full sync, then live changes, within a window.
 
+mod large;
+
 use crate::SessionError;
 use crate::frame;
 use crate::message::{ObjectDigest, ObjectKey, ObjectRef, ToEdge};
 use crate::outgoing::Whole;
 use crate::state::{LARGE, LogItem, NodeState};
+use large::Large;
 use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -22,18 +25,6 @@ pub(super) struct Down {
     listed_nothing: bool,
     acked: Option<u64>,
     large: Large,
-}
-
-/// Whether objects larger than [`LARGE`] may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Large {
-    Always,
-    /// No particular one is due.
-    ByTurns,
-    /// One is next.
-    Wanted,
-    /// One may go.
-    Allowed,
 }
 
 #[derive(Debug)]
@@ -209,20 +200,6 @@ impl Down {
         self.sent.push_back((seq, message.len()));
         self.in_flight += message.len();
         message
-    }
-}
-
-impl Large {
-    fn admits(&mut self, size: usize) -> bool {
-        let (admitted, next) = match *self {
-            Self::Always => (true, Self::Always),
-            // A permitted object may have become smaller, or be gone.
-            _ if size <= LARGE => (true, Self::ByTurns),
-            Self::Allowed => (true, Self::ByTurns),
-            Self::ByTurns | Self::Wanted => (false, Self::Wanted),
-        };
-        *self = next;
-        admitted
     }
 }
 

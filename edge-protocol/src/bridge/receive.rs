@@ -1,12 +1,21 @@
 //! What each message of a node does to the bridge's session. Every rule that a node could break is here.
 
-use super::{BridgeEvent, BridgeSession, MAX_REPORT_BYTES, MAX_REPORTS, MAX_TOKENS, MAX_UNLISTED, Phase, Size, names};
+use super::{BridgeEvent, BridgeSession, MAX_REPORT_BYTES, Phase, Size, names};
 use crate::SessionError;
 use crate::frame::{MAX_REPORT_WEIGHT, shorten};
 use crate::message::{ToCloud, ToEdge};
 use crate::state::NodeState;
 use crate::version::{self, Hello, RefuseReason, Welcome};
 use std::time::Duration;
+
+/// Reports a node may have under way; its own window is smaller.
+const MAX_REPORTS: usize = 256;
+
+/// Token requests a node may have under way.
+const MAX_TOKENS: usize = 64;
+
+/// Objects in doubt that are asked about at once.
+const MAX_UNLISTED: usize = 256;
 
 impl BridgeSession {
     pub(super) fn dispatch(&mut self, state: &mut NodeState, message: ToCloud) -> Result<(), SessionError> {

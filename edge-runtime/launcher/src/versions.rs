@@ -1,16 +1,19 @@
 //! The folders with versions of the programs, and the file that names the active one. Does not know what the programs
 //! do, or when one works.
 
+mod state;
+
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 use sampan_sys::files::{lock_within, named, private_dir, remove_tree, replace, unless_missing};
-use serde::{Deserialize, Serialize};
 
 use crate::config_lock;
+
+pub use state::{Ended, State, Subject, Trial};
 
 /// The program that a version cannot be without.
 pub const DAEMON: &str = "edge-runtime";
@@ -26,89 +29,6 @@ const LONGEST: u64 = 1 << 20;
 pub struct Versions {
     root: PathBuf,
     packaged: PathBuf,
-}
-
-/// Content of `state.json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct State {
-    /// Name of the version in force; absent: the package's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub current: Option<String>,
-    /// The trial of `current` or of the configuration.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trial: Option<Trial>,
-    /// How the last trial ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last: Option<Ended>,
-}
-
-/// What is on trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Subject {
-    #[default]
-    Programs,
-    /// The earlier configuration is beside the state, see [`Versions::configuration_before`].
-    Configuration,
-}
-
-/// A trial under way.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Trial {
-    pub subject: Subject,
-    /// The version to go back to; absent: the package's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// The kernel's boot id: a trial does not outlive a boot.
-    pub boot_id: String,
-    /// How long it lasts.
-    pub seconds: u64,
-    /// How often the daemon was started in it.
-    pub starts: u32,
-    /// The link was up when it began: then it has to be at the end.
-    pub link_before: bool,
-    /// Uids of the pods that were ready when it began.
-    pub ready_before: Vec<String>,
-    /// The order (uid of its job) that this is for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<String>,
-}
-
-/// How a trial has ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Ended {
-    pub subject: Subject,
-    /// The version on trial; absent: the package's version.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// True if it stays; false after a rollback.
-    pub good: bool,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// Seconds since 1970, by the node's clock.
-    pub at: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<String>,
-}
-
-impl State {
-    /// The trial is over, and how. Without one nothing changes.
-    pub fn end(&mut self, good: bool, reason: &str) {
-        let Some(trial) = self.trial.take() else { return };
-        let version = self.current.clone();
-        if !good && trial.subject == Subject::Programs {
-            self.current.clone_from(&trial.from);
-        }
-        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let reason = reason.to_owned();
-        let Trial { subject, from, job, .. } = trial;
-        self.last = Some(Ended { subject, version, from, good, reason, at, job });
-    }
 }
 
 impl Versions {
@@ -321,128 +241,4 @@ pub fn boot_id() -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn versions(root: &Path) -> Versions {
-        Versions::new(root, &root.join("usr/lib/edge-runtime"))
-    }
-
-    #[test]
-    fn damaged_state_counts_as_missing() {
-        let temp = tempfile::tempdir().unwrap();
-        let versions = versions(temp.path());
-        assert_eq!(versions.read(), State::default());
-        versions.change(|_| ()).unwrap();
-        assert!(!versions.file().exists(), "nothing is written for nothing");
-        let trial = Trial { from: Some("1-a".into()), seconds: 300, ..Trial::default() };
-        versions.change(|state| (state.current, state.trial) = (Some("2-b".into()), Some(trial))).unwrap();
-        assert_eq!(versions.read().current.as_deref(), Some("2-b"));
-        for damaged in ["", "{", "[]", "\0\0", r#"{"current":"../../bin"}"#, r#"{"current":"a/b"}"#, r#"{"current":7}"#]
-        {
-            fs::write(versions.file(), damaged).unwrap();
-            assert_eq!(versions.read(), State::default(), "{damaged}");
-        }
-    }
-
-    #[test]
-    fn failed_trial_is_rolled_back_with_a_reason() {
-        let trial = Trial { from: Some("1-a".into()), job: Some("j".into()), ..Trial::default() };
-        let mut state = State { current: Some("2-b".into()), trial: Some(trial.clone()), last: None };
-        let mut good = state.clone();
-        state.end(false, "it crashed");
-        let last = state.last.clone().unwrap();
-        assert_eq!((state.current.as_deref(), state.trial.is_none()), (Some("1-a"), true));
-        assert_eq!((last.version.as_deref(), last.good, &*last.reason), (Some("2-b"), false, "it crashed"));
-        good.end(true, "");
-        assert_eq!(good.current.as_deref(), Some("2-b"));
-        let subject = Subject::Configuration;
-        let mut state = State { current: Some("2-b".into()), trial: Some(Trial { subject, ..trial }), last: None };
-        state.end(false, "no link");
-        assert_eq!(state.current.as_deref(), Some("2-b"), "the programs were not on trial");
-    }
-
-    #[test]
-    fn the_configuration_comes_back_also_if_there_was_none() {
-        let temp = tempfile::tempdir().unwrap();
-        let versions = versions(temp.path());
-        fs::create_dir_all(versions.folder()).unwrap();
-        fs::create_dir_all(versions.configuration().parent().unwrap()).unwrap();
-        fs::write(versions.configuration(), "new").unwrap();
-        versions.restore_configuration().unwrap();
-        assert_eq!(fs::read(versions.configuration()).unwrap(), b"new", "nothing is known of before");
-        fs::write(versions.configuration_before(), "old").unwrap();
-        versions.restore_configuration().unwrap();
-        assert_eq!(fs::read(versions.configuration()).unwrap(), b"old");
-        fs::write(versions.configuration_before(), "").unwrap();
-        versions.restore_configuration().unwrap();
-        versions.restore_configuration().unwrap();
-        assert!(!versions.configuration().exists());
-    }
-
-    #[test]
-    fn trial_ends_only_after_the_rollback() {
-        let temp = tempfile::tempdir().unwrap();
-        let versions = versions(temp.path());
-        let folder = versions.configuration().parent().unwrap().to_path_buf();
-        let trial = Trial { subject: Subject::Configuration, ..Trial::default() };
-        versions.change(|state| state.trial = Some(trial)).unwrap();
-        fs::create_dir_all(folder.parent().unwrap()).unwrap();
-        fs::write(versions.configuration_before(), "old").unwrap();
-        // No folder can be where a file is: the configuration cannot be written.
-        fs::write(&folder, "").unwrap();
-        versions.go_back(|_| true, "x").unwrap_err();
-        assert!(versions.read().trial.is_some());
-        fs::remove_file(&folder).unwrap();
-        fs::create_dir(&folder).unwrap();
-        // The state cannot be written.
-        let blocked = versions.folder().join(".state.json");
-        fs::create_dir(&blocked).unwrap();
-        versions.go_back(|_| true, "x").unwrap_err();
-        assert_eq!(fs::read(versions.configuration()).unwrap(), b"old", "the configuration came first");
-        assert!(versions.read().trial.is_some());
-        fs::remove_dir(&blocked).unwrap();
-        assert!(!versions.go_back(|_| false, "x").unwrap(), "another one");
-        assert!(versions.go_back(|_| true, "x").unwrap());
-        assert!(!versions.go_back(|_| true, "x").unwrap(), "there is none");
-        assert!(versions.read().last.is_some_and(|last| !last.good && last.reason == "x"));
-    }
-
-    #[test]
-    fn rollback_waits_for_a_change_of_the_configuration() {
-        let temp = tempfile::tempdir().unwrap();
-        let versions = versions(temp.path());
-        let trial = Trial { subject: Subject::Configuration, ..Trial::default() };
-        versions.change(|state| state.trial = Some(trial)).unwrap();
-        fs::write(versions.configuration_before(), "old").unwrap();
-        let lock = config_lock::take(&versions.configuration()).unwrap();
-        std::thread::scope(|scope| {
-            let back = scope.spawn(|| versions.go_back(|_| true, "x"));
-            std::thread::sleep(Duration::from_millis(200));
-            fs::write(versions.configuration(), "on trial, and changed").unwrap();
-            drop(lock);
-            assert!(back.join().unwrap().unwrap());
-        });
-        assert_eq!(fs::read(versions.configuration()).unwrap(), b"old");
-    }
-
-    #[test]
-    fn unused_versions_are_deleted() {
-        let temp = tempfile::tempdir().unwrap();
-        let versions = versions(temp.path());
-        for name in ["1-a", "2-b", "3-c", "4-d", "5-e.partial"] {
-            fs::create_dir_all(versions.folder().join(name)).unwrap();
-        }
-        let last = Ended { from: Some("2-b".into()), good: true, ..Ended::default() };
-        let state = State { current: Some("3-c".into()), trial: None, last: Some(last) };
-        let coming = versions.lock_arrival(true).unwrap();
-        versions.prune(&state, &|_| false).unwrap();
-        assert!(versions.folder().join("5-e.partial").exists(), "while it comes");
-        drop(coming);
-        versions.prune(&state, &|path| path.ends_with("4-d")).unwrap();
-        fs::remove_file(versions.folder().join("arriving.lock")).unwrap();
-        let mut left: Vec<_> = fs::read_dir(versions.folder()).unwrap().map(|e| e.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["2-b", "3-c", "4-d"]);
-    }
-}
+mod tests;

@@ -3,7 +3,11 @@
 //! It reads queries and writes answers; answers of other servers are forwarded unparsed. A DNS library parses
 //! everything and is several times as large.
 
-use std::net::IpAddr;
+mod record;
+
+use record::record_bytes;
+
+pub use record::{Data, Record, SHORTEST};
 
 pub const A: u16 = 1;
 pub const NS: u16 = 2;
@@ -56,74 +60,6 @@ impl Question {
             (true, _) => LONGEST,
             (false, None) => PLAIN,
             (false, Some(size)) => usize::from(size).clamp(PLAIN, WITH_EDNS),
-        }
-    }
-}
-
-/// Data of a record.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Data {
-    Address(IpAddr),
-    Name(String),
-    Pointer(String),
-    Text(String),
-    Service {
-        weight: u16,
-        port: u16,
-        target: String,
-    },
-    /// Name server of the zone (NS).
-    Server(String),
-    /// Start of authority of the zone (SOA).
-    Authority,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Record {
-    pub name: String,
-    pub data: Data,
-}
-
-/// Length of the shortest record in an answer, in bytes: an IPv4 address with a compressed name.
-pub const SHORTEST: usize = 16;
-
-/// TTL of records of the cluster, in seconds.
-pub const TTL: u32 = 5;
-
-impl Data {
-    pub fn kind(&self) -> u16 {
-        match self {
-            Self::Address(IpAddr::V4(_)) => A,
-            Self::Address(IpAddr::V6(_)) => AAAA,
-            Self::Name(_) => CNAME,
-            Self::Pointer(_) => PTR,
-            Self::Text(_) => TXT,
-            Self::Service { .. } => SRV,
-            Self::Server(_) => NS,
-            Self::Authority => SOA,
-        }
-    }
-
-    fn bytes(&self, zone: &str) -> Vec<u8> {
-        match self {
-            Self::Address(IpAddr::V4(ip)) => ip.octets().to_vec(),
-            Self::Address(IpAddr::V6(ip)) => ip.octets().to_vec(),
-            Self::Name(name) | Self::Pointer(name) | Self::Server(name) => written(name),
-            Self::Text(text) => {
-                let text = &text.as_bytes()[..text.len().min(255)];
-                [&[u8::try_from(text.len()).unwrap_or(u8::MAX)], text].concat()
-            }
-            Self::Service { weight, port, target } => {
-                [&[0, 0][..], &weight.to_be_bytes(), &port.to_be_bytes(), &written(target)].concat()
-            }
-            Self::Authority => {
-                let mut bytes = [written(&format!("ns.dns.{zone}")), written(&format!("hostmaster.{zone}"))].concat();
-                // Serial, refresh, retry, expire, and the TTL of negative answers.
-                for number in [1, 7200, 1800, 86_400, TTL] {
-                    bytes.extend(number.to_be_bytes());
-                }
-                bytes
-            }
         }
     }
 }
@@ -245,96 +181,9 @@ pub fn refusal(id: u16, code: Code) -> Vec<u8> {
     [id, 0x8080 | code as u16, 0, 0, 0, 0].map(u16::to_be_bytes).concat()
 }
 
-fn record_bytes(record: &Record, asked: &str, zone: &str) -> Vec<u8> {
-    // Compresses the name of the question to a pointer behind the header.
-    let mut out = if record.name == asked { vec![0xc0, 0x0c] } else { written(&record.name) };
-    let data = record.data.bytes(zone);
-    out.extend(record.data.kind().to_be_bytes());
-    out.extend(IN.to_be_bytes());
-    out.extend(TTL.to_be_bytes());
-    out.extend(u16::try_from(data.len()).unwrap_or_default().to_be_bytes());
-    out.extend(data);
-    out
-}
-
-/// Encodes a name. Truncates labels beyond 63 bytes; names of the cluster have none.
-fn written(name: &str) -> Vec<u8> {
-    let mut out = Vec::with_capacity(name.len() + 2);
-    for label in name.split('.').filter(|label| !label.is_empty()) {
-        let label = &label.as_bytes()[..label.len().min(63)];
-        out.push(u8::try_from(label.len()).unwrap_or_default());
-        out.extend(label);
-    }
-    out.push(0);
-    out
-}
-
 pub fn u16_at(packet: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?]))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packet(name: &str, kind: u16, edns: Option<u16>) -> Vec<u8> {
-        let mut out = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())];
-        out.extend(written(name));
-        out.extend(kind.to_be_bytes());
-        out.extend(IN.to_be_bytes());
-        if let Some(size) = edns {
-            out.extend([0, 0, 41]);
-            out.extend(size.to_be_bytes());
-            out.extend([0; 6]);
-        }
-        out
-    }
-
-    #[test]
-    fn query_is_parsed_and_answered() {
-        let asked = question(&packet("Web.Shop.svc", A, None)).unwrap();
-        assert_eq!((asked.name.as_deref(), asked.kind, asked.recursion), (Some("web.shop.svc"), A, true));
-        let record = Record { name: "web.shop.svc".into(), data: Data::Address("10.0.0.1".parse().unwrap()) };
-        let told = answer(&asked, Code::NoError, &[record], &[], "cluster.local", false);
-        assert_eq!(told[..4], [0x12, 0x34, 0x85, 0x80]);
-        assert_eq!(told[HEADER..HEADER + asked.raw.len()], asked.raw[..], "as received");
-        assert_eq!(told[HEADER + asked.raw.len()..], [0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 5, 0, 4, 10, 0, 0, 1]);
-        assert!(answers(&told, &asked));
-        let other = question(&packet("other", A, None)).unwrap();
-        assert!(!answers(&told, &other));
-    }
-
-    #[test]
-    fn long_answer_is_truncated() {
-        let record = |number: u8| Record { name: "a.b".into(), data: Data::Address([10, 0, 0, number].into()) };
-        let records: Vec<Record> = (0..200).map(record).collect();
-        let length = |edns, tcp| {
-            let asked = question(&packet("a.b", A, edns)).unwrap();
-            let told = answer(&asked, Code::NoError, &records, &[], "z", tcp);
-            (told.len() <= PLAIN, told.len() <= WITH_EDNS, told[2] & 2 != 0)
-        };
-        assert_eq!(length(None, false), (true, true, true));
-        assert_eq!(length(Some(4096), false), (false, true, true));
-        assert_eq!(length(None, true), (false, false, false));
-    }
-
-    #[test]
-    fn malformed_queries_are_refused() {
-        let mut reply = packet("a.b", A, None);
-        reply[2] |= 0x80;
-        assert_eq!(question(&reply), Err(None));
-        assert_eq!(question(&[1, 2, 3]), Err(None));
-        assert_eq!(question(&packet("a.b", 252, None)), Err(Some((0x1234, Code::Refused))));
-        let mut update = packet("a.b", A, None);
-        update[2] = 0x28;
-        assert_eq!(question(&update), Err(Some((0x1234, Code::NotImplemented))));
-        // A pointer, a label that is too long, and a name without an end.
-        for bytes in [&[0xc0, 0x0c][..], &[64, 1, 1], &[3, b'a']] {
-            let packet = [&packet("", A, None)[..HEADER], bytes].concat();
-            assert_eq!(question(&packet), Err(Some((0x1234, Code::FormatError))));
-        }
-        let mut odd = packet("a.b", A, None);
-        odd[HEADER + 1] = b'.';
-        assert_eq!(question(&odd).unwrap().name, None);
-    }
-}
+mod tests;

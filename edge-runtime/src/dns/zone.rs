@@ -1,83 +1,16 @@
 //! Answers queries about the cluster by Kubernetes' DNS specification, schema 1.1.0. Where that is silent, it does what
 //! the plugin `kubernetes` of CoreDNS does. Pure.
 
+mod cluster;
+mod service;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use serde::{Deserialize, Serialize};
-
-use super::wire::{A, AAAA, CNAME, Code, Data, PTR, Record, SHORTEST, SRV};
+use super::wire::{Code, Data, PTR, Record};
 use crate::pod::dns::is_label;
 
-/// The cluster, or changes of it, as the daemon sends it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Cluster {
-    /// Usually `cluster.local`.
-    pub domain: String,
-    /// Addresses of the helper. A helper with other addresses is outdated, and ends.
-    pub listen: Vec<IpAddr>,
-    pub services: Vec<Service>,
-    /// `services` has only the changes since the last message, and `gone` the deleted Services.
-    pub partial: bool,
-    pub gone: Vec<(String, String)>,
-    /// The daemon sends changes to a helper that accepts them.
-    pub offers_parts: bool,
-    /// Addresses of this node's pods, and their namespaces.
-    pub pods: Vec<(IpAddr, String)>,
-    /// Namespaces whose Services are complete; an empty name means all namespaces.
-    pub followed: Vec<String>,
-    /// The subset of `followed` that is followed because a pod has looked up a name.
-    pub interests: Vec<String>,
-    /// The bridge can be asked about namespaces that are not followed.
-    pub online: bool,
-    /// Further addresses that lead to the helper, beside `listen`.
-    pub own: Vec<IpAddr>,
-    pub health: Vec<Health>,
-}
-
-/// Health check of a Service, for load balancers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Health {
-    pub namespace: String,
-    pub name: String,
-    /// `healthCheckNodePort`.
-    pub port: u16,
-    /// Number of ready endpoints of this node.
-    pub local: usize,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Service {
-    pub namespace: String,
-    pub name: String,
-    /// Empty for a headless Service.
-    pub ips: Vec<IpAddr>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub external_name: Option<String>,
-    pub ports: Vec<Port>,
-    /// Those that take traffic.
-    pub endpoints: Vec<Endpoint>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Port {
-    pub name: String,
-    /// `tcp`, `udp` or `sctp`.
-    pub protocol: String,
-    pub port: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Endpoint {
-    pub ip: IpAddr,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hostname: Option<String>,
-    #[serde(default)]
-    pub ports: Vec<Port>,
-}
+pub use cluster::{Cluster, Endpoint, Health, Port, Service};
 
 #[derive(Debug, PartialEq)]
 pub enum Answer {
@@ -226,127 +159,6 @@ impl Zone {
             true => found(name, kind, vec![Data::Address(ip)]),
             false => absent(),
         }
-    }
-
-    fn service(&self, name: &str, (kind, room): (u16, usize), service: &Service, before: &[&str]) -> Answer {
-        if let Some(target) = &service.external_name {
-            if !before.is_empty() {
-                return absent();
-            }
-            let target = target.trim_end_matches('.').to_ascii_lowercase();
-            return self.alias(Record { name: name.into(), data: Data::Name(target.clone()) }, (kind, room), target);
-        }
-        let headless = service.ips.is_empty();
-        match before {
-            [] if kind == SRV => self.all_ports(name, room, service),
-            [] if headless && service.endpoints.is_empty() => absent(),
-            [] if headless => {
-                let of_kind =
-                    service.endpoints.iter().map(|to| Data::Address(to.ip)).filter(|data| data.kind() == kind);
-                found(name, kind, of_kind.take(room / SHORTEST + 1).collect())
-            }
-            [] => found(name, kind, service.ips.iter().map(|ip| Data::Address(*ip)).collect()),
-            [endpoint] => {
-                let same = service.endpoints.iter().filter(|other| other.label() == *endpoint);
-                let same: Vec<Data> = same.map(|to| Data::Address(to.ip)).collect();
-                if same.is_empty() { absent() } else { found(name, kind, same) }
-            }
-            [port, protocol] => match (port.strip_prefix('_'), protocol.strip_prefix('_')) {
-                // A port without a name does not have an SRV record.
-                (Some(port), Some(protocol)) if !port.is_empty() => {
-                    let wanted = |other: &Port| other.name == port && other.protocol == protocol;
-                    self.ports(name, (kind, room), service, &wanted)
-                }
-                _ => absent(),
-            },
-            _ => absent(),
-        }
-    }
-
-    /// Answers an SRV query for the Service itself with all its ports, as CoreDNS does.
-    fn all_ports(&self, name: &str, room: usize, service: &Service) -> Answer {
-        match self.ports(name, (SRV, room), service, &|_| true) {
-            Answer::Known(Code::NoSuchName, ..) if !service.ips.is_empty() || !service.endpoints.is_empty() => {
-                nothing()
-            }
-            answer => answer,
-        }
-    }
-
-    fn ports(
-        &self,
-        name: &str,
-        (kind, room): (u16, usize),
-        service: &Service,
-        wanted: &dyn Fn(&Port) -> bool,
-    ) -> Answer {
-        let host = format!("{}.{}.svc.{}", service.name, service.namespace, self.domain);
-        let targets: Vec<(u16, Option<&Endpoint>)> = if service.ips.is_empty() {
-            let all = service.endpoints.iter().flat_map(|to| to.ports.iter().map(move |port| (port, to)));
-            all.filter(|(port, _)| wanted(port)).map(|(port, to)| (port.port, Some(to))).collect()
-        } else {
-            service.ports.iter().filter(|port| wanted(port)).map(|port| (port.port, None)).collect()
-        };
-        if targets.is_empty() {
-            return absent();
-        }
-        if kind != SRV {
-            return nothing();
-        }
-        let weight = u16::try_from((100 / targets.len()).max(1)).unwrap_or(1);
-        let (mut more, mut records, mut size) = (BTreeSet::new(), Vec::new(), 0);
-        for (port, endpoint) in targets {
-            if size > room {
-                break;
-            }
-            let (target, ips) = match endpoint {
-                Some(endpoint) => (format!("{}.{host}", endpoint.label()), std::slice::from_ref(&endpoint.ip)),
-                None => (host.clone(), &*service.ips),
-            };
-            size += SHORTEST + target.len();
-            more.extend(ips.iter().map(|ip| Record { name: target.clone(), data: Data::Address(*ip) }));
-            records.push(Record { name: name.to_owned(), data: Data::Service { weight, port, target } });
-        }
-        Answer::Known(Code::NoError, records, more.into_iter().collect())
-    }
-
-    /// Resolves an alias. One of another name of the cluster includes its addresses; one of another alias does not.
-    fn alias(&self, record: Record, (kind, room): (u16, usize), target: String) -> Answer {
-        if kind == CNAME {
-            return Answer::Known(Code::NoError, vec![record], Vec::new());
-        }
-        if ![A, AAAA].contains(&kind) {
-            return nothing();
-        }
-        let inside = target.strip_suffix(&self.domain).is_some_and(|rest| rest.ends_with('.'));
-        if !inside {
-            return Answer::Alias(record, target);
-        }
-        let external = |service: &Service| service.external_name.is_some();
-        let labels: Vec<&str> = target.split('.').collect();
-        let again = self.services.get(labels.get(1).copied().unwrap_or_default());
-        if again.and_then(|all| all.get(labels[0])).is_some_and(external) {
-            return Answer::Known(Code::NoError, vec![record], Vec::new());
-        }
-        match self.answer(&target, kind, room) {
-            Answer::Known(_, records, more) => Answer::Known(Code::NoError, [vec![record], records].concat(), more),
-            Answer::Unknown(namespace) => Answer::Unknown(namespace),
-            _ => Answer::Known(Code::NoError, vec![record], Vec::new()),
-        }
-    }
-}
-
-impl Endpoint {
-    /// Label below the name of its Service: its host name, or its address with dashes.
-    fn label(&self) -> String {
-        let dashed = || {
-            let text = self.ip.to_string().replace(['.', ':'], "-");
-            // A label must not begin or end with a dash.
-            let end = if text.ends_with('-') { "0" } else { "" };
-            let begin = if text.starts_with('-') { "0" } else { "" };
-            format!("{begin}{text}{end}")
-        };
-        self.hostname.clone().unwrap_or_else(dashed)
     }
 }
 

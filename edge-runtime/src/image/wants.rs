@@ -141,3 +141,89 @@ pub(super) fn sort(
 pub(super) fn all(incoming: &Incoming) -> Vec<Want> {
     incoming.entries(WANT).unwrap_or_default().iter().filter_map(|path| read_json(path)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn folder() -> (tempfile::TempDir, Incoming) {
+        let folder = tempfile::tempdir().unwrap();
+        let incoming = Incoming::new(folder.path().to_owned());
+        (folder, incoming)
+    }
+
+    fn private() -> Access {
+        Access::from([("registry.example/app".to_owned(), BTreeSet::from(["key".to_owned()]))])
+    }
+
+    fn begun(incoming: &Incoming, id: &str, access: Access) -> Wants {
+        let wants = Wants::default();
+        wants.begin(incoming, id, &["a".to_owned(), "b".to_owned()], vec![1, 2], access).unwrap();
+        wants
+    }
+
+    /// The layers that the notes say were fetched.
+    fn brought(incoming: &Incoming) -> Vec<Vec<String>> {
+        all(incoming).into_iter().map(|want| want.brought).collect()
+    }
+
+    #[test]
+    fn fetched_layers_are_for_the_same_logins_alone() {
+        let (_folder, incoming) = folder();
+        begun(&incoming, "sha256:1", private()).brought("a");
+        assert_eq!(brought(&incoming), [["a"]], "the note outlives the attempt");
+        drop(begun(&incoming, "sha256:1", private()));
+        assert_eq!(brought(&incoming), [["a"]], "the next attempt goes on from it");
+        let other = begun(&incoming, "sha256:1", Access::new());
+        assert_eq!(brought(&incoming), [Vec::<String>::new()], "an attempt of other users does not");
+        drop(other);
+        assert!(brought(&incoming).is_empty());
+    }
+
+    #[test]
+    fn note_goes_with_a_pull_that_is_done_or_fetched_nothing() {
+        let (_folder, incoming) = folder();
+        let wants = begun(&incoming, "sha256:1", private());
+        wants.brought("a");
+        wants.done();
+        assert!(brought(&incoming).is_empty());
+        drop(begun(&incoming, "sha256:1", private()));
+        assert!(brought(&incoming).is_empty());
+    }
+
+    #[test]
+    fn second_pull_of_an_image_leaves_the_note_of_the_first() {
+        let (_folder, incoming) = folder();
+        let first = begun(&incoming, "sha256:1", private());
+        first.brought("a");
+        let second = begun(&incoming, "sha256:1", private());
+        second.brought("b");
+        second.done();
+        assert_eq!(brought(&incoming), [["a"]]);
+        first.done();
+        assert!(brought(&incoming).is_empty());
+    }
+
+    #[test]
+    fn notes_of_ended_processes_are_removed_when_complete_or_old() {
+        let (_folder, incoming) = folder();
+        let under_way = begun(&incoming, "sha256:aa", private());
+        for id in ["sha256:bb", "sha256:cc", "export-1"] {
+            begun(&incoming, id, private()).brought(id);
+        }
+        fs::write(incoming.dir().join(format!("{WANT}dd")), "").unwrap();
+        let of = |wants: Vec<Want>| wants.into_iter().flat_map(|want| want.brought).collect::<BTreeSet<String>>();
+        let (live, old) = sort(&incoming, HOUR, |id| id == "bb").unwrap();
+        assert_eq!((live.len(), old.len()), (2, 3), "the empty one, too");
+        assert_eq!(of(old), BTreeSet::from(["sha256:bb", "export-1"].map(str::to_owned)));
+        assert_eq!(of(live), BTreeSet::from(["sha256:cc".to_owned()]), "and the one under way");
+        let (live, old) = sort(&incoming, Duration::ZERO, |_| true).unwrap();
+        assert_eq!((live.len(), old.len()), (1, 1), "one under way stays, whatever its age");
+        drop(under_way);
+        assert!(all(&incoming).is_empty());
+    }
+}

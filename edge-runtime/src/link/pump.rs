@@ -3,6 +3,7 @@
 //! Does not interpret frames. While the node loop is busy and its channel full, nothing is read from the socket, so
 //! that the bridge is slowed down; writes and heartbeats continue.
 
+mod error;
 mod frames;
 
 use super::address::BridgeAddress;
@@ -13,13 +14,12 @@ use super::status::{LinkStatus, ago};
 use super::{LinkEvent, News, Shared, Wakers, renew, tls};
 use crate::sys::random::random;
 use crate::sys::time::within;
-use async_tungstenite::tungstenite;
 use async_tungstenite::tungstenite::protocol::CloseFrame;
 use async_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use edge_protocol::SessionError;
 use edge_protocol::edge::EdgeSession;
 use edge_protocol::stream::StreamEvent;
 use edge_protocol::version::RefuseReason;
+use error::{LinkError, sent_away};
 use smol::channel::Sender;
 use smol::{Timer, future};
 use std::cell::{Cell, RefCell};
@@ -42,25 +42,6 @@ const DOUBT: Duration = Duration::from_secs(3);
 
 /// Timeout for the websocket's close handshake.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-#[derive(Debug, thiserror::Error)]
-enum LinkError {
-    #[error(transparent)]
-    Dial(#[from] DialError),
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    #[error("websocket: {0}")]
-    Websocket(Box<tungstenite::Error>),
-    #[error("closed by the bridge{0}")]
-    Closed(String),
-    #[error("the node was not ready in time")]
-    NoFacts,
-    #[error("the way to the bridge has changed")]
-    Moved,
-    /// The node loop is gone: so is the link.
-    #[error("stopped")]
-    Stopped,
-}
 
 pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sender<LinkEvent>, wakers: Wakers) {
     let identity = shared.identity.borrow().clone();
@@ -262,21 +243,5 @@ impl Link<'_> {
 
     async fn send(&self, event: LinkEvent) -> Result<(), LinkError> {
         self.events.send(event).await.map_err(|_| LinkError::Stopped)
-    }
-}
-
-/// The bridge's reason if it refused this node and closed the connection: a quick retry does not help.
-fn sent_away(error: &LinkError) -> Option<(RefuseReason, String)> {
-    match error {
-        LinkError::Session(SessionError::Refused { reason, message }) => Some((*reason, message.clone())),
-        LinkError::Dial(DialError::Status { status: 401 | 403, message, .. }) => {
-            Some((RefuseReason::Forbidden, message.clone()))
-        }
-        LinkError::Dial(DialError::Handshake { source, .. }) => tls::refused_certificate(source),
-        LinkError::Dial(DialError::Websocket { source, .. }) | LinkError::Websocket(source) => match &**source {
-            tungstenite::Error::Io(source) => tls::refused_certificate(source),
-            _ => None,
-        },
-        _ => None,
     }
 }

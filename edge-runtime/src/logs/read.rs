@@ -4,6 +4,7 @@
 //! rotated files when the current one does not reach far enough. Without them, reading starts with the current file.
 
 mod follow;
+mod options;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -13,51 +14,18 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
-use thiserror::Error;
-
 use crate::sys::files::unless_missing;
 use follow::Watch;
-use sampan_monitor::logs::cri::{self, Stream};
+use sampan_monitor::logs::cri;
 use sampan_monitor::logs::folder::{Folder, open_file};
 use sampan_monitor::logs::rotate::rotated_files;
+
+pub use options::{Chunk, LogError, LogOptions};
 
 /// Bytes per read from disk.
 const READ_SIZE: usize = 16 * 1024;
 /// This program writes no longer line, so a longer one is not from a log.
 const MAX_LINE: usize = 4 * cri::MAX_PART;
-
-/// Fields as in core/v1 PodLogOptions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogOptions {
-    pub follow: bool,
-    pub timestamps: bool,
-    /// Limits the output to this many last lines.
-    pub tail_lines: Option<u64>,
-    /// Skips older lines; the caller resolves `sinceSeconds`.
-    pub since: Option<Timestamp>,
-    /// Maximum length of the output, in bytes.
-    pub limit_bytes: Option<u64>,
-    /// Selects one of the streams; `None` means both.
-    pub stream: Option<Stream>,
-}
-
-#[derive(Debug, Error)]
-pub enum LogError {
-    #[error("log file {}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-}
-
-/// What [`LogReader::next_chunk`] found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Chunk {
-    /// Some output, never empty.
-    Data(Vec<u8>),
-    /// Nothing new now, but the container may write more: wait, then call again. Only when following.
-    Wait,
-    /// The end: all is read, or the limit is reached.
-    End,
-}
 
 /// Incremental reader of one attempt's log.
 pub struct LogReader {

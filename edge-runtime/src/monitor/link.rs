@@ -1,33 +1,36 @@
 //! The background task behind [`super::client::MonitorClient`]: the connection's life, calls out, answers and news
 //! in. Decides when a monitor is needed; never what to do about a container.
 
+mod converse;
+mod news;
+mod silence;
+mod wire;
+
 use std::cell::{Cell, RefCell};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-use std::{fs, io};
+use std::time::Duration;
 
 use smol::Async;
 use smol::channel::{Receiver, Sender};
 use smol::future::or;
-use smol::io::{AsyncReadExt, AsyncWriteExt};
 
+use self::silence::{Silence, silent_because};
+use self::wire::until_closed;
 use super::client::{MonitorEvent, Settings};
 use crate::counters;
 use crate::paths::Paths;
-use crate::sys::time::within;
 use crate::sys::vec_map::VecMap;
-use crate::sys::{descriptors, helper, pidfd, socket};
-use sampan_monitor::exit::{self, ExitRecord};
-use sampan_monitor::protocol::{Answer, Call, ContainerState, Event, FromMonitor, Phase, Request, VERSION};
-use sampan_monitor::{files, frame};
+use crate::sys::{descriptors, helper};
+use sampan_monitor::protocol::{Answer, ContainerState, Phase, Request};
+use sampan_monitor::{exit, files};
+
+pub(super) use self::wire::{connect, receive, send};
 
 /// Pauses between connections that are of no use.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-
-/// How long a monitor may take to end after it has agreed to.
-const FAREWELL: Duration = Duration::from_secs(5);
 
 /// One call of the handle.
 pub(crate) struct Outgoing {
@@ -55,27 +58,6 @@ enum End {
     Dropped,
     /// The monitor had nothing left to do and was asked to go.
     Left,
-}
-
-type Pending = RefCell<VecMap<u64, Sender<Answer>>>;
-
-/// Distinguishes a hung monitor from an idle one.
-#[derive(Default)]
-struct Silence {
-    /// Start of the oldest unanswered request; `None` if all are answered.
-    since: Cell<Option<Instant>>,
-    told: Cell<bool>,
-}
-
-impl Silence {
-    fn asked(&self) {
-        self.since.set(self.since.get().or_else(|| Some(Instant::now())));
-    }
-
-    /// `waits`: for another answer.
-    fn heard(&self, waits: bool) {
-        self.since.set(waits.then(Instant::now));
-    }
 }
 
 impl Link {
@@ -233,215 +215,4 @@ impl Link {
             }
         }
     }
-
-    /// Ends with Ok when all handles are dropped or the monitor has agreed to end, with an error when the connection
-    /// breaks. Calls without an answer fail by the drop of their reply channel.
-    async fn converse(
-        &self,
-        stream: &Async<UnixStream>,
-        first: Option<Outgoing>,
-        told: &mut Option<Vec<ContainerState>>,
-    ) -> io::Result<End> {
-        let pending: Pending = RefCell::default();
-        let mut buffer = Vec::new();
-        let (mut writer, mut reader) = (stream, stream);
-        self.silence.asked();
-        send(&mut writer, 1, Request::Hello { version: VERSION }).await?;
-        send(&mut writer, 2, Request::List).await?;
-        // Events between the two answers are older than the list and contained in it.
-        let containers = loop {
-            match receive(&mut reader, &mut buffer).await? {
-                Some(FromMonitor::Answer(answer)) if answer.answer == 2 => {
-                    break answer.containers.unwrap_or_default();
-                }
-                // In no list.
-                Some(FromMonitor::Event(Event::LogTrouble { reason })) => self.log_trouble(reason),
-                _ => {}
-            }
-        };
-        self.listened.set(true);
-        self.silence.heard(false);
-        let containers: Vec<_> = containers.into_iter().map(|c| self.amend(c)).collect();
-        // A monitor spawned for a start has no containers. Records reported before may be forgotten by now, but starts
-        // wait in the queue meanwhile: a list without them would declare them lost.
-        if first.is_none() && told.as_ref() != Some(&containers) {
-            self.tell(MonitorEvent::Reconnected { containers });
-        }
-        let write = async {
-            let mut seq = 2;
-            let mut next = first;
-            loop {
-                let call = match next.take() {
-                    Some(call) => call,
-                    None => match within(self.settings.patience / 2, self.calls.recv()).await {
-                        Some(Ok(call)) => call,
-                        Some(Err(_)) => return Ok(End::Dropped),
-                        // The answer is discarded: it only shows that the monitor works.
-                        None => Outgoing { request: Request::List, reply: smol::channel::bounded(1).0 },
-                    },
-                };
-                self.silence.asked();
-                seq += 1;
-                let farewell = matches!(call.request, Request::Shutdown).then(|| smol::channel::bounded(1));
-                let reply = farewell.as_ref().map_or_else(|| call.reply.clone(), |(reply, _)| reply.clone());
-                pending.borrow_mut().insert(seq, reply);
-                send(&mut writer, seq, call.request).await?;
-                // Later requests are for the next monitor, if this one agrees to leave.
-                if let Some((_, answered)) = farewell
-                    && let Ok(answer) = answered.recv().await
-                {
-                    let agreed = answer.error.is_none();
-                    let _ = call.reply.try_send(answer);
-                    if agreed {
-                        return Ok(End::Left);
-                    }
-                }
-            }
-        };
-        let read = async {
-            loop {
-                let message = receive(&mut reader, &mut buffer).await?;
-                if let Some(FromMonitor::Answer(answer)) = &message {
-                    self.silence.heard(pending.borrow().keys().any(|seq| *seq != answer.answer));
-                }
-                match message {
-                    Some(FromMonitor::Answer(answer)) => {
-                        let reply = pending.borrow_mut().remove(&answer.answer);
-                        if let Some(reply) = reply {
-                            let _ = reply.try_send(answer);
-                            // A monitor that agrees to leave closes the connection at once: its answer is delivered
-                            // first.
-                            smol::future::yield_now().await;
-                        }
-                    }
-                    Some(FromMonitor::Event(event)) => self.pass_on(event),
-                    None => {}
-                }
-            }
-        };
-        or(write, read).await
-    }
-
-    fn pass_on(&self, event: Event) {
-        let event = match event {
-            Event::Started { id, pid, started_at } => {
-                self.hold(&id, pid);
-                MonitorEvent::Started { id, pid, started_at }
-            }
-            Event::StartFailed { id, message } => MonitorEvent::StartFailed { id, message },
-            Event::Exited(record) => MonitorEvent::Exited(self.settle(record)),
-            Event::LogTrouble { reason } => return self.log_trouble(reason),
-            // For connections that have asked for it.
-            Event::Output { .. } | Event::OutputEnd {} => return,
-        };
-        self.tell(event);
-    }
-
-    fn log_trouble(&self, reason: Option<String>) {
-        if self.has_log_trouble.replace(reason.is_some()) || reason.is_some() {
-            self.tell(MonitorEvent::LogTrouble(reason));
-        }
-    }
-
-    fn tell(&self, event: MonitorEvent) {
-        // Fails only when the daemon is going down.
-        let _ = self.news.try_send(event);
-    }
-
-    /// Keeps a pidfd of a running container, if the pid still is this container's.
-    fn hold(&self, id: &str, pid: i32) {
-        if self.held.borrow().contains_key(id) {
-            return;
-        }
-        let Ok(pidfd) = pidfd::open(pid) else { return };
-        if fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| text.contains(id)) {
-            self.held.borrow_mut().insert(id.to_owned(), pidfd);
-        }
-    }
-
-    fn amend(&self, container: ContainerState) -> ContainerState {
-        let phase = match container.phase {
-            Phase::Running { pid, started_at } => {
-                self.hold(&container.id, pid);
-                Phase::Running { pid, started_at }
-            }
-            Phase::Exited(record) => Phase::Exited(self.settle(record)),
-            other => other,
-        };
-        ContainerState { phase, ..container }
-    }
-
-    /// Lets go of an ended container; fills in what its pidfd knows and the monitor could not.
-    fn settle(&self, mut record: ExitRecord) -> ExitRecord {
-        let held = self.held.borrow_mut().remove(&record.id);
-        if record.unknown
-            && let Some(status) = held.and_then(|pidfd| pidfd::exit_status(&pidfd, record.pid))
-        {
-            (record.code, record.signal) = pidfd::decode_status(status);
-            record.unknown = false;
-            if let Err(e) = exit::write(&self.paths.exits(), &record) {
-                log::warn!("exit record of {}: {e}", record.id);
-            }
-        }
-        record
-    }
-}
-
-fn silent_because(pid: u64, patience: Duration) -> String {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or(" unknown").trim();
-    format!(
-        "the monitor of the containers (process {pid}, state {state}) has not answered for {} s: containers run on, none can \
-         be started or stopped",
-        patience.as_secs()
-    )
-}
-
-pub(super) fn connect(paths: &Paths) -> Option<Async<UnixStream>> {
-    Async::new(socket::connect(&paths.monitor_socket()).ok()?).ok()
-}
-
-/// Waits until the other end is closed: its process has given up its socket, so that a new one may take its place.
-async fn until_closed(stream: &Async<UnixStream>) {
-    let closed = async {
-        let (mut reader, mut buffer) = (stream, [0; 256]);
-        while reader.read(&mut buffer).await.is_ok_and(|count| count > 0) {}
-    };
-    let enough = async {
-        smol::Timer::after(FAREWELL).await;
-    };
-    or(closed, enough).await;
-}
-
-pub(super) async fn send(stream: &mut &Async<UnixStream>, seq: u64, request: Request) -> io::Result<()> {
-    let mut bytes = Vec::new();
-    frame::encode(&Call { seq, request }, &mut bytes).map_err(io::Error::other)?;
-    stream.write_all(&bytes).await
-}
-
-/// Receives the next message; `None` for one that this version does not know.
-pub(super) async fn receive(stream: &mut &Async<UnixStream>, buffer: &mut Vec<u8>) -> io::Result<Option<FromMonitor>> {
-    loop {
-        if let Some(frame) = frame::take(buffer).map_err(io::Error::other)? {
-            return Ok(understand(&frame));
-        }
-        let mut chunk = [0; 4096];
-        match stream.read(&mut chunk).await? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => buffer.extend_from_slice(&chunk[..count]),
-        }
-    }
-}
-
-/// An answer whose details are of another version still ends the call that waits for it.
-fn understand(bytes: &[u8]) -> Option<FromMonitor> {
-    #[derive(serde::Deserialize)]
-    struct Numbered {
-        answer: u64,
-    }
-    frame::decode(bytes).ok().or_else(|| {
-        let Numbered { answer } = frame::decode(bytes).ok()?;
-        let error = Some("its answer is not understood".to_owned());
-        Some(FromMonitor::Answer(Answer { answer, error, ..Answer::default() }))
-    })
 }

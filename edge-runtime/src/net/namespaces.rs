@@ -15,8 +15,12 @@ use super::etc_files;
 use super::netlink::{Socket, link};
 use crate::sys::files::{unless_missing, unmount};
 
+mod own;
 mod user;
 
+use own::{come_back, open_own};
+
+pub use own::OwnNetwork;
 pub use user::IDS;
 
 /// `NSFS_MAGIC` of linux/magic.h.
@@ -124,39 +128,6 @@ impl NamespaceMaker {
         for (kind, file) in self.own.iter().filter(|(kind, _)| flags.contains(*kind)) {
             come_back(file, *kind);
         }
-    }
-}
-
-/// Holds this process' own network namespace, to look into others and come back.
-#[derive(Debug)]
-pub struct OwnNetwork(File);
-
-impl OwnNetwork {
-    pub fn open() -> Result<Self, NetError> {
-        open_own("net").map(Self)
-    }
-
-    /// Runs `work` inside the network namespace `netns`; a socket opened there stays there.
-    ///
-    /// # Panics
-    /// Same as [`NamespaceMaker::create`].
-    pub fn inside<T>(&self, netns: &File, work: impl FnOnce() -> T) -> Result<T, NetError> {
-        let kind = CloneFlags::CLONE_NEWNET;
-        setns(netns, kind).map_err(|errno| NetError::namespace("enter network namespace", errno))?;
-        let result = work();
-        come_back(&self.0, kind);
-        Ok(result)
-    }
-}
-
-fn open_own(name: &str) -> Result<File, NetError> {
-    let path = Path::new("/proc/thread-self/ns").join(name);
-    File::open(&path).map_err(|source| NetError::path("open", path, source))
-}
-
-fn come_back(own: &File, kind: CloneFlags) {
-    if let Err(errno) = setns(own, kind) {
-        panic!("cannot return to the node's own namespaces: {errno}");
     }
 }
 

@@ -1,14 +1,17 @@
 //! The device helper: when it runs, its input, and the consequences of its output. Twins are the helper's task.
 
-use std::collections::VecDeque;
+mod calls;
+mod untold;
+
 use std::path::Path;
 
 use async_executor::Task;
 use edge_protocol::message::{DeviceRefusal, ObjectKey};
 use edge_protocol::version::{DEVICES, RULES};
 use sampan_devices_control::{FromHelper, Kind, ToHelper};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::untold::{LINES, Untold};
 use super::context::Context;
 use super::device_messages::{Given, Messages};
 use super::events::about_object;
@@ -31,21 +34,6 @@ pub(super) struct Devices {
 struct Running {
     teller: Teller,
     _task: Task<()>,
-}
-
-/// Names of objects to send to the helper. An object is read when it is sent.
-#[derive(Default)]
-struct Untold {
-    gone: Vec<(String, Kind, ObjectKey)>,
-    objects: Vec<(Kind, ObjectKey)>,
-    kept: Vec<(String, String)>,
-    told: bool,
-    /// The last two at most.
-    links: Vec<bool>,
-    ack: Option<(u64, Vec<DeviceRefusal>)>,
-    stored: Option<u64>,
-    /// Lines about rules, and about pods that the helper has asked for.
-    lines: VecDeque<ToHelper>,
 }
 
 impl Devices {
@@ -124,30 +112,6 @@ impl Devices {
         }
     }
 
-    /// Executes a request of a rule.
-    pub(super) fn call(&mut self, cx: &Context, id: u64, call: Value) {
-        if self.connection.is_some() && self.untold.lines.len() < LINES {
-            return self.untold.lines.push_back(ToHelper::Call { id, call });
-        }
-        let why = "the helper for devices does not run, or has too much to do";
-        answer(cx, id, json!({"failed": {"failure": "unavailable", "why": why}}));
-    }
-
-    /// Passes the result of a request on to the helper.
-    pub(super) fn responded(&mut self, id: u64, response: Value) {
-        // The helper limits its running requests to the size of this queue.
-        if self.connection.is_some() && self.untold.lines.len() < 2 * LINES {
-            self.untold.lines.push_back(ToHelper::Response { id, response });
-        }
-    }
-
-    fn request(&mut self, cx: &Context, id: u64, request: Value) {
-        if !cx.connection().is_some_and(|link| link.request(id, request)) {
-            let why = "the node is not connected to a bridge that takes it, or too much waits";
-            self.responded(id, json!({"failed": {"failure": "unavailable", "why": why}}));
-        }
-    }
-
     /// Processes an event of the helper.
     pub(super) fn heard(&mut self, cx: &mut Context, heard: Heard) -> Result<(), StoreError> {
         match heard {
@@ -210,7 +174,7 @@ impl Devices {
                     self.untold.lines.push_back(ToHelper::Pod { uid, namespace });
                 }
             }
-            FromHelper::Called { id, answer: what } => answer(cx, id, what),
+            FromHelper::Called { id, answer: what } => Self::answer(cx, id, what),
             FromHelper::Request { id, request } => self.request(cx, id, request),
             FromHelper::Hello { .. } | FromHelper::Answer { .. } | FromHelper::Pong {} => {}
         }
@@ -247,15 +211,6 @@ impl Devices {
     }
 }
 
-/// Calls that wait for the helper, and as many answers to it.
-const LINES: usize = 32;
-
-fn answer(cx: &Context, id: u64, what: Value) {
-    if !cx.connection().is_some_and(|link| link.answer(id, what)) {
-        log::debug!("nobody takes the answer to call {id}");
-    }
-}
-
 /// API version of both kinds.
 const API_VERSION: &str = "devices.kubeedge.io/v1beta1";
 
@@ -275,181 +230,5 @@ fn kind_of(key: &ObjectKey) -> Option<Kind> {
     }
 }
 
-impl Untold {
-    fn is_empty(&self) -> bool {
-        let Self { gone, objects, kept, told, links, ack, stored, lines } = self;
-        let nothing = gone.is_empty() && objects.is_empty() && kept.is_empty() && !told && links.is_empty();
-        nothing && ack.is_none() && stored.is_none() && lines.is_empty()
-    }
-
-    /// Returns the next message; deletions first, because they release names. `None` for objects that do not exist any
-    /// more.
-    fn next(&mut self, cx: &Context) -> Option<ToHelper> {
-        if let Some((uid, kind, ObjectKey { namespace, name, .. })) = self.gone.pop() {
-            return Some(ToHelper::Gone { kind, namespace, name, uid });
-        }
-        if let Some((kind, key)) = self.objects.pop() {
-            let body = cx.object(&key.kind, &key.namespace, &key.name)?;
-            let uid = body["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            let ObjectKey { namespace, name, .. } = key;
-            return Some(ToHelper::Object { kind, namespace, name, uid, body });
-        }
-        if let Some((uid, record)) = self.kept.pop() {
-            return Some(ToHelper::Kept { uid, record });
-        }
-        if std::mem::take(&mut self.told) {
-            return Some(ToHelper::Told {});
-        }
-        if !self.links.is_empty() {
-            let up = self.links.remove(0);
-            let clock_set = crate::sys::board::clock_synchronized() != Some(false);
-            return Some(ToHelper::Link { up, clock_set });
-        }
-        if let Some(batch) = self.stored.take() {
-            return Some(ToHelper::Stored { batch });
-        }
-        if let Some(line) = self.lines.pop_front() {
-            return Some(line);
-        }
-        self.ack.take().map(|(batch, refused)| ToHelper::Ack { batch, refused })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use edge_protocol::message::{Object, ObjectDigest};
-    use sampan_devices_control::Row;
-    use tempfile::TempDir;
-
-    use super::*;
-
-    /// A node, and a helper that is connected and knows nothing yet.
-    fn bench() -> (TempDir, Context, Devices) {
-        let folder = tempfile::tempdir().unwrap();
-        let mut cx = Context::for_tests(folder.path());
-        let mut devices = Devices::default();
-        devices.heard(&mut cx, Heard::Up(1)).unwrap();
-        (folder, cx, devices)
-    }
-
-    fn key(kind: &str, name: &str) -> ObjectKey {
-        ObjectKey { kind: kind.to_owned(), namespace: "ns".to_owned(), name: name.to_owned() }
-    }
-
-    fn put(cx: &mut Context, key: ObjectKey) {
-        let digest = ObjectDigest { key, uid: "u".to_owned(), digest: "d".to_owned() };
-        let object = Object { digest, body: json!({"metadata": {"uid": "u"}}) };
-        cx.store.write(|writer| writer.put_object(&object)).unwrap();
-    }
-
-    #[test]
-    fn helper_learns_of_each_break_of_the_link() {
-        let (_folder, mut cx, mut devices) = bench();
-        let features = [DEVICES.to_owned()];
-        assert_eq!(devices.untold.links, [false]);
-        devices.connected(&mut cx, &features).unwrap();
-        assert_eq!(devices.untold.links, [false, true]);
-        devices.untold.links.clear();
-        devices.acked(7, Vec::new());
-        devices.connected(&mut cx, &features).unwrap();
-        assert_eq!(devices.untold.links, [false, true], "the batch under way is void");
-        assert!(devices.untold.ack.is_none(), "so is its acknowledgement");
-        devices.disconnected();
-        assert_eq!(devices.untold.links, [true, false], "the last two");
-        devices.untold.links.clear();
-        devices.connected(&mut cx, &[]).unwrap();
-        assert_eq!(devices.untold.links, [false], "an older bridge takes no reports");
-    }
-
-    #[test]
-    fn helper_that_went_is_told_nothing() {
-        let (_folder, mut cx, mut devices) = bench();
-        devices.heard(&mut cx, Heard::Down("killed".to_owned())).unwrap();
-        assert!(devices.take(&key("Device", "a")), "no pod is concerned");
-        assert!(devices.gone(&mut cx, &key("Rule", "a"), "u").unwrap());
-        devices.connected(&mut cx, &[DEVICES.to_owned()]).unwrap();
-        devices.acked(1, Vec::new());
-        devices.call(&cx, 1, Value::Null);
-        devices.responded(1, Value::Null);
-        assert!(devices.untold.is_empty());
-    }
-
-    #[test]
-    fn new_helper_gets_all_that_is_stored() {
-        let (_folder, mut cx, mut devices) = bench();
-        for (kind, name) in [("Device", "a"), ("DeviceModel", "m"), ("Rule", "r"), ("ConfigMap", "c")] {
-            put(&mut cx, key(kind, name));
-        }
-        cx.store.write(|writer| writer.keep_device("u", "record", 0)).unwrap();
-        devices.heard(&mut cx, Heard::Up(2)).unwrap();
-        assert_eq!(devices.connection, Some(2));
-        let kinds: BTreeSet<Kind> = devices.untold.objects.iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(kinds, BTreeSet::from([Kind::Device, Kind::DeviceModel, Kind::Rule]));
-        assert_eq!(devices.untold.objects.len(), 3);
-        assert_eq!(devices.untold.kept, [("u".to_owned(), "record".to_owned())]);
-        assert!(devices.untold.told);
-    }
-
-    #[test]
-    fn deletions_are_told_first_and_acknowledgements_last() {
-        let (_folder, mut cx, mut devices) = bench();
-        put(&mut cx, key("Device", "there"));
-        for name in ["there", "deleted since", "there"] {
-            assert!(devices.take(&key("Device", name)));
-        }
-        assert!(!devices.take(&key("Secret", "s")));
-        devices.gone(&mut cx, &key("Device", "other"), "v").unwrap();
-        devices.acked(7, Vec::new());
-        devices.untold.kept.push(("u".to_owned(), "record".to_owned()));
-        devices.untold.stored = Some(3);
-        devices.call(&cx, 1, Value::Null);
-        let mut told = Vec::new();
-        while !devices.untold.is_empty() {
-            told.push(match devices.untold.next(&cx) {
-                None => "nothing",
-                Some(ToHelper::Gone { .. }) => "gone",
-                Some(ToHelper::Object { uid, .. }) if uid == "u" => "object",
-                Some(ToHelper::Kept { .. }) => "kept",
-                Some(ToHelper::Told {}) => "told",
-                Some(ToHelper::Link { up: false, .. }) => "link",
-                Some(ToHelper::Stored { batch: 3 }) => "stored",
-                Some(ToHelper::Call { id: 1, .. }) => "call",
-                Some(ToHelper::Ack { batch: 7, .. }) => "ack",
-                Some(other) => panic!("{other:?}"),
-            });
-        }
-        assert_eq!(told, ["gone", "nothing", "object", "kept", "told", "link", "stored", "call", "ack"]);
-    }
-
-    #[test]
-    fn calls_leave_room_for_answers() {
-        let (_folder, mut cx, mut devices) = bench();
-        let waiting = |devices: &Devices| devices.untold.lines.len();
-        (0..=64).for_each(|id| devices.call(&cx, id, Value::Null));
-        assert_eq!(waiting(&devices), LINES);
-        (0..=64).for_each(|id| devices.responded(id, Value::Null));
-        assert_eq!(waiting(&devices), 2 * LINES);
-        for _ in 0..=64 {
-            let asked = FromHelper::Pod { uid: "unknown".to_owned() };
-            devices.heard(&mut cx, Heard::Line(asked)).unwrap();
-        }
-        assert_eq!(waiting(&devices), 3 * LINES);
-        let last = devices.untold.lines.back();
-        assert_eq!(last, Some(&ToHelper::Pod { uid: "unknown".to_owned(), namespace: None }));
-    }
-
-    #[test]
-    fn helper_decides_what_is_kept_of_a_device() {
-        let (_folder, mut cx, mut devices) = bench();
-        let row = |uid: &str, record: &str| Row { uid: uid.to_owned(), record: record.to_owned() };
-        for (rows, expected) in [(vec![row("u", "r"), row("v", "s")], 2), (vec![row("u", "")], 1)] {
-            devices.heard(&mut cx, Heard::Line(FromHelper::Keep { rows, durable: true })).unwrap();
-            assert_eq!(cx.store.kept_devices().unwrap().len(), expected);
-        }
-        assert!(cx.store.is_synced());
-        devices.gone(&mut cx, &key("Device", "a"), "v").unwrap();
-        assert_eq!(cx.store.kept_devices().unwrap().len(), 1, "the module is off, and may be on again");
-    }
-}
+mod tests;

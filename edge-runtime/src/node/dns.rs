@@ -217,3 +217,6 @@ fn write(interests: &Interests, cx: &mut Context) {
 fn wall(cx: &Context) -> u64 {
     u64::try_from(cx.clock.now().wall.as_second()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

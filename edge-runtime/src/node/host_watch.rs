@@ -24,8 +24,7 @@ pub(super) struct HostWatch {
 
 impl HostWatch {
     /// The bridge has sent its time. An older bridge does not, but its certificate is valid by this node's clock.
-    pub(super) fn time_told(&mut self, cx: &Context, now_ms: Option<u64>) {
-        let told = now_ms.and_then(|ms| i64::try_from(ms).ok()).and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    pub(super) fn time_told(&mut self, cx: &Context, told: Option<Timestamp>) {
         self.true_time = Some((told.unwrap_or_else(|| cx.wall()), cx.mono()));
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use nix::libc;
 
+use self::state::is_missing;
 use super::Node;
 use super::sources::News;
 use crate::config::NetworkMode;
@@ -22,6 +23,7 @@ use crate::store::StoreError;
 
 /// Between two looks, whatever others do.
 const PAUSE: Duration = Duration::from_secs(1);
+
 impl Node {
     /// Whether the node has any rules of its own.
     fn has_rules(&self) -> bool {
@@ -98,44 +100,28 @@ impl Node {
             self.cx.look_now();
         }
         self.look_at_others(generation);
-        // A change of ours that is under way ends with another number.
         let changing = self.services.is_changing() || self.host_ports.is_changing();
         let now = self.cx.mono();
-        if changing || self.kernel_rules.seen == Some(generation) || !self.kernel_rules.repairs.may(now) {
+        if !self.kernel_rules.is_due(generation, changing, now) {
             return Ok(());
         }
         let settings = self.launch.sandboxes.teardown.network.settings();
         let Some((nft, _)) = &mut self.kernel_rules.sockets else { return Ok(()) };
-        let mut lost = Vec::new();
+        let bridge = &settings.bridge;
+        let pods_table = firewall::table(bridge);
+        let (services_table, policies_table) = (services::item::table(bridge), policy::world::table(bridge));
         let pods = self.host_ports.is_there() && !firewall::is_there(nft, settings);
-        if pods {
-            lost.push(firewall::table(&settings.bridge));
-        }
         let marks = self.services.marks();
-        let has = |(v6, mark): &(bool, String)| {
-            nftables::has_chain(nft, *v6, &services::item::table(&settings.bridge), mark).unwrap_or(true)
-        };
-        let services = !marks.iter().all(has);
-        if services {
-            lost.push(services::item::table(&settings.bridge));
-        }
-        let has = |mark: &str| {
-            let table = policy::world::table(&settings.bridge);
-            let mut each = settings.subnets.iter();
-            each.all(|subnet| nftables::has_chain(nft, !subnet.is_ipv4(), &table, mark).unwrap_or(true))
-        };
-        let policies = !self.policies.mark().is_none_or(has);
-        if policies {
-            lost.push(policy::world::table(&settings.bridge));
-        }
-        if lost.is_empty() {
-            self.kernel_rules.seen = Some(generation);
-            return Ok(());
-        }
-        self.kernel_rules.repairs.note(now);
-        let what = lost.join(" and ");
-        log::warn!("somebody has deleted the nft tables {what}, which are put back");
-        self.cx.node_event(true, "RulesDeleted", &format!("the nft tables {what} were deleted, and are put back"))?;
+        let marks = marks.iter().map(|(v6, mark)| (*v6, mark.as_str()));
+        let services = is_missing(marks, |v6, mark| nftables::has_chain(nft, v6, &services_table, mark));
+        let families = settings.subnets.iter().map(|subnet| !subnet.is_ipv4());
+        let marks = families.filter_map(|v6| Some((v6, self.policies.mark()?)));
+        let policies = is_missing(marks, |v6, mark| nftables::has_chain(nft, v6, &policies_table, mark));
+        let lost = [(pods, pods_table), (services, services_table), (policies, policies_table)];
+        let lost: Vec<String> = lost.into_iter().filter_map(|(lost, table)| lost.then_some(table)).collect();
+        let Some(text) = self.kernel_rules.looked(generation, &lost, now) else { return Ok(()) };
+        log::warn!("{text}");
+        self.cx.node_event(true, "RulesDeleted", &text)?;
         if services {
             self.services.lost();
         }
@@ -146,5 +132,32 @@ impl Node {
             self.rules_lost();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::net::firewall::others::blocking;
+    use crate::node::bench::Bench;
+
+    #[test]
+    fn kernel_without_nftables_is_not_asked_again() {
+        let mut bench = Bench::new();
+        bench.node.kernel_rules.absent = true;
+        bench.node.look_at_rules().unwrap();
+        assert!(bench.node.kernel_rules.sockets.is_none());
+    }
+
+    #[test]
+    fn firewall_that_blocks_pods_is_reported_once() {
+        let mut bench = Bench::new();
+        let listed = "chain forward {\ntype filter hook forward priority 0; policy drop;\n}\n";
+        let found = blocking("inet", "filter", listed, "b0");
+        for _ in 0..2 {
+            bench.node.others_passed(found.clone()).unwrap();
+            assert_eq!(bench.node.cx.store.outbox().unwrap().len(), 1);
+        }
+        bench.node.others_passed(Vec::new()).unwrap();
+        assert_eq!(bench.node.cx.store.outbox().unwrap().len(), 1, "its end needs no event");
     }
 }

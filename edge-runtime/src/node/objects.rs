@@ -2,109 +2,24 @@
 
 use std::rc::Rc;
 
-use edge_protocol::edge::{Change, EdgeFacts};
-use edge_protocol::message::{ObjectKey, Position};
-use edge_protocol::stream::StreamEvent;
-use edge_protocol::version::{POLICIES, Wants};
+use edge_protocol::edge::Change;
+use edge_protocol::message::ObjectKey;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::Node;
 use super::pods::Entry;
 use super::static_pods;
-use super::streams::Backend;
 use crate::intake::{self, Applied};
-use crate::link::LinkEvent;
 use crate::pod::event::PodEvent;
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::refusal::Refusal;
 use crate::pod::services;
 use crate::pod::spec::{MIRROR, annotation, grace_s};
-use crate::store::{Fact, StoreError};
+use crate::store::StoreError;
 
 impl Node {
-    pub(super) fn take_link(&mut self, event: LinkEvent) -> Result<(), StoreError> {
-        match event {
-            LinkEvent::Resolved(addresses) => self.services.set_link(addresses),
-            LinkEvent::NeedFacts => self.link_facts()?,
-            LinkEvent::Connected(welcome) => {
-                log::info!("connected to the bridge of cluster {}", welcome.cluster);
-                if self.cx.config.network.policies && !welcome.features.iter().any(|feature| feature == POLICIES) {
-                    log::warn!("the bridge is older than NetworkPolicies of nodes: there are none here");
-                }
-                let told = welcome.identity.map(|terms| terms.now_ms);
-                self.host_watch.time_told(&self.cx, told);
-                self.tokens.time_told(told, self.cx.mono());
-                self.resync.welcomed(welcome.repeat_within_ms);
-                self.cx.store.write(|writer| writer.set_fact(Fact::Cluster, &welcome.cluster))?;
-                self.cx.tell_dropped()?;
-                let now = self.cx.mono();
-                self.cx.delete_acknowledged()?;
-                self.cx.outgoing.connected(self.cx.store.outbox()?, now);
-                self.node_status.force();
-                self.cx.look_now();
-                self.dns.connected(&mut self.services, &welcome.features);
-                self.devices.connected(&mut self.cx, &welcome.features)?;
-                self.static_pods.connected();
-                self.static_pods.ask_for_mirrors(&mut self.cx)?;
-            }
-            LinkEvent::Disconnected(why) => {
-                log::warn!("no connection to the bridge: {why}");
-                // What the bridge has counted is not counted once more.
-                self.cx.delete_acknowledged()?;
-                self.cx.outgoing.disconnected();
-                self.tokens.disconnected();
-                self.services.names_changed();
-                self.devices.disconnected();
-            }
-            LinkEvent::DevicesAcked { batch, refused } => self.devices.acked(batch, refused),
-            LinkEvent::MessagesAcked(ids) => self.devices.messages.acked(&mut self.cx, &ids)?,
-            LinkEvent::Call { id, call } => self.devices.call(&self.cx, id, call),
-            LinkEvent::Response { id, response } => self.devices.responded(id, response),
-            LinkEvent::Refused(reason, message) => log::error!("the bridge refused this node ({reason:?}): {message}"),
-            LinkEvent::Changes { stream, changes } => self.take_changes(&stream, changes)?,
-            LinkEvent::UpAcked(ids) => {
-                self.resync.reports_taken(&self.cx, &ids)?;
-                let now = self.cx.mono();
-                self.cx.acknowledged.add(ids, now);
-            }
-            LinkEvent::UpRefused(id, reason) => {
-                log::warn!("the bridge refused report {id}: {reason}");
-                self.resync.report_refused(&self.cx, id)?;
-                let now = self.cx.mono();
-                self.cx.acknowledged.add(vec![id], now);
-            }
-            LinkEvent::Token { id, answer } => self.tokens.answered(id, answer, self.cx.mono()),
-            LinkEvent::Stream(event) => self.take_stream(event),
-        }
-        Ok(())
-    }
-
-    fn link_facts(&mut self) -> Result<(), StoreError> {
-        let interests = self.dns.interests(&mut self.cx);
-        let Some(link) = &self.cx.link else { return Ok(()) };
-        let stream = self.cx.store.fact(Fact::Stream)?;
-        let seq = self.cx.store.fact(Fact::LastSequence)?.and_then(|seq| seq.parse().ok());
-        link.facts(EdgeFacts {
-            agent: format!("edge-runtime/{}", env!("CARGO_PKG_VERSION")),
-            cluster: self.cx.store.fact(Fact::Cluster)?,
-            position: stream.zip(seq).map(|(stream, seq)| Position { stream, seq }),
-            held: self.cx.store.held()?,
-            compress: true,
-            wants: Wants {
-                services: self.cx.config.services.enabled,
-                routes: self.cx.config.network.has_routes(),
-                policies: self.cx.config.network.policies,
-                devices: self.cx.config.device_twin.is_some(),
-                rules: self.cx.config.device_twin.is_some(),
-            },
-            interests,
-            ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())
-        });
-        Ok(())
-    }
-
     /// One durable commit for the batch, then the acknowledgement, then its effects.
-    fn take_changes(&mut self, stream: &str, changes: Vec<Change>) -> Result<(), StoreError> {
+    pub(super) fn take_changes(&mut self, stream: &str, changes: Vec<Change>) -> Result<(), StoreError> {
         let pods = &self.cx.pods;
         let manifest_of = |uid: &str| serde_json::to_value(&*pods.get(uid)?.pod).ok();
         let Some(batch) = intake::commit(&mut self.cx.store, stream, changes, &manifest_of)? else { return Ok(()) };
@@ -253,170 +168,7 @@ impl Node {
         self.cx.pods.insert(Entry::new(Rc::new(pod), record));
         Ok(())
     }
-
-    fn take_stream(&mut self, event: StreamEvent) {
-        let backend = Backend {
-            cx: &self.cx,
-            cgroups: &self.launch.base.cgroups,
-            runtimes: &self.launch.runtimes,
-            volumes_trash: &self.launch.base.volumes_trash,
-            monitor: &self.containers.monitor,
-        };
-        self.streams.take(&backend, event);
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use edge_protocol::message::{Object, ObjectDigest, ToCloud, ToEdge};
-    use serde_json::{Value, json};
-
-    use super::super::bench::{Bench, pod};
-    use super::*;
-    use crate::link::LinkHandle;
-    use crate::net::policy::view::POLICY_VIEW;
-    use crate::net::services::view::SERVICE_VIEW;
-    use crate::net::site::view::SITE_VIEW;
-
-    fn key(kind: &str, name: &str) -> ObjectKey {
-        ObjectKey { kind: kind.to_owned(), namespace: "ns".to_owned(), name: name.to_owned() }
-    }
-
-    /// A node that has heard of change 11: the pod `u` of the name `web`, with this body.
-    fn heard(body: Value) -> (Bench, LinkHandle, Vec<Change>) {
-        let mut bench = Bench::new();
-        let link = LinkHandle::for_tests(&bench.node.cx.paths, &[]);
-        bench.node.cx.link = Some(link.clone());
-        let digest = ObjectDigest { key: key("Pod", "web"), uid: "u".to_owned(), digest: "d".to_owned() };
-        let changes = link.hears(&ToEdge::Put { seq: 11, sync: false, object: Object { digest, body } });
-        link.says();
-        (bench, link, changes)
-    }
-
-    fn take(bench: &mut Bench, changes: &[Change]) -> Result<(), StoreError> {
-        bench.node.take_link(LinkEvent::Changes { stream: "s".to_owned(), changes: changes.to_vec() })
-    }
-
-    /// The pod with another value in its metadata.
-    fn with(pod: &Pod, field: &str, value: Value) -> Pod {
-        let mut body = serde_json::to_value(pod).unwrap();
-        body["metadata"][field] = value;
-        serde_json::from_value(body).unwrap()
-    }
-
-    #[test]
-    fn changes_are_acknowledged_after_a_synced_commit() {
-        let (mut bench, link, changes) = heard(serde_json::to_value(pod("u", "web")).unwrap());
-        bench.node.cx.store.refuse_writes(true);
-        assert!(take(&mut bench, &changes).is_err());
-        assert!(link.says().is_empty());
-        assert!(bench.node.cx.pods.is_empty(), "nor has it an effect");
-
-        bench.node.cx.store.refuse_writes(false);
-        take(&mut bench, &changes).unwrap();
-        assert_eq!(link.says(), [ToCloud::Ack { seq: 11 }]);
-        assert!(bench.node.cx.store.is_synced(), "a power cut takes nothing back that was acknowledged");
-        assert_eq!(bench.node.cx.store.fact(Fact::LastSequence).unwrap().as_deref(), Some("11"));
-        assert!(bench.node.cx.pods.contains("u"));
-    }
-
-    #[test]
-    fn object_that_cannot_be_applied_is_refused_and_passed() {
-        let (mut bench, link, changes) = heard(json!({"spec": 7}));
-        take(&mut bench, &changes).unwrap();
-        let said = link.says();
-        let [ToCloud::Nack { object, reason }, ToCloud::Ack { seq: 11 }] = said.as_slice() else { panic!("{said:?}") };
-        assert!(object.uid == "u" && reason.contains("not a v1 Pod"), "{reason}");
-        assert!(bench.node.cx.pods.is_empty());
-    }
-
-    #[test]
-    fn successor_of_the_same_name_ends_the_pod_before_it() {
-        let mut bench = Bench::new();
-        for uid in ["a", "b", "b"] {
-            bench.node.pod_wanted(pod(uid, "web"), None).unwrap();
-        }
-        let gone = ["a", "b"].map(|uid| bench.record(uid).deletion.as_ref().is_some_and(|it| it.object_gone));
-        assert_eq!(gone, [true, false]);
-    }
-
-    #[test]
-    fn newer_object_gives_its_pod_a_turn() {
-        let mut bench = Bench::new();
-        bench.add("u");
-        bench.take_dirty();
-        let newer = with(&pod("u", "u"), "labels", json!({"tier": "edge"}));
-        bench.node.pod_wanted(newer, None).unwrap();
-        assert_eq!(bench.take_dirty(), ["u"]);
-        assert!(bench.node.cx.pods.get("u").unwrap().pod.metadata.labels.is_some());
-
-        let ending = with(&pod("u", "u"), "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
-        let ending = with(&ending, "deletionGracePeriodSeconds", json!(7));
-        bench.node.pod_wanted(ending, None).unwrap();
-        let deletion = bench.record("u").deletion.as_ref().map(|deletion| (deletion.grace_s, deletion.object_gone));
-        assert_eq!(deletion, Some((7, false)));
-    }
-
-    #[test]
-    fn mirror_is_no_pod_of_its_own() {
-        let mut bench = Bench::new();
-        let mirror = with(&pod("m", "m"), "annotations", json!({ MIRROR: "static" }));
-        bench.node.pod_wanted(mirror.clone(), None).unwrap();
-        assert!(bench.node.cx.pods.is_empty());
-        bench.node.cx.store.refuse_writes(true);
-        assert!(bench.node.pod_wanted(mirror, None).is_err(), "its deletion cannot be reported");
-    }
-
-    #[test]
-    fn tombstone_ends_the_pod_of_its_uid_alone() {
-        let mut bench = Bench::new();
-        bench.add("u");
-        bench.node.object_gone(&key("Pod", "u"), "another of this name").unwrap();
-        assert_eq!(bench.record("u").deletion, None);
-        bench.node.object_gone(&key("Pod", "u"), "u").unwrap();
-        assert!(bench.record("u").deletion.as_ref().is_some_and(|deletion| deletion.object_gone));
-    }
-
-    #[test]
-    fn object_concerns_the_pods_of_its_namespace() {
-        let mut bench = Bench::new();
-        ["a", "b"].iter().for_each(|uid| bench.add(uid));
-        bench.record_mut("b").namespace = "other".to_owned();
-        bench.take_dirty();
-        bench.node.dependency_changed("ns");
-        assert_eq!(bench.take_dirty(), ["a"]);
-        bench.node.dependency_changed("");
-        assert_eq!(bench.take_dirty(), ["a", "b"], "a RuntimeClass has no namespace");
-    }
-
-    #[test]
-    fn deleted_object_gives_turns_only_if_pods_may_name_it() {
-        let mut bench = Bench::new();
-        bench.add("a");
-        bench.take_dirty();
-        for (kind, turns) in
-            [("ConfigMap", 1), ("Secret", 1), (services::KIND, 0), (SERVICE_VIEW, 0), (SITE_VIEW, 0), (POLICY_VIEW, 0)]
-        {
-            bench.node.object_gone(&key(kind, "x"), "x").unwrap();
-            assert_eq!(bench.take_dirty().len(), turns, "{kind}");
-        }
-    }
-
-    #[test]
-    fn static_pod_waits_for_its_name_and_begins_when_it_is_stored() {
-        let mut bench = Bench::new();
-        bench.add("web");
-        let manifest = || pod("s", "web");
-        bench.node.begin_static(manifest()).unwrap();
-        assert!(!bench.node.cx.pods.contains("s"), "its predecessor still ends");
-        bench.node.cx.pods.remove("web");
-        bench.node.cx.store.refuse_writes(true);
-        assert!(bench.node.begin_static(manifest()).is_err() && !bench.node.cx.pods.contains("s"));
-        bench.node.cx.store.refuse_writes(false);
-        bench.node.begin_static(manifest()).unwrap();
-        assert!(bench.node.cx.pods.contains("s") && bench.node.cx.store.is_synced());
-        let (stored, _) = bench.node.cx.store.pods().unwrap();
-        let [stored] = stored.as_slice() else { panic!("{} pods", stored.len()) };
-        assert_eq!((stored.record.source, &stored.manifest["metadata"]["uid"]), (PodSource::Static, &json!("s")));
-    }
-}
+mod tests;

@@ -82,4 +82,20 @@ mod tests {
             assert!(!bench.node.connecting.contains_key("u"), "it waits no longer");
         }
     }
+
+    #[test]
+    fn pod_is_let_in_after_flows_to_its_addresses_are_deleted() {
+        for (ips, waits) in [(vec!["10.0.0.2".parse().unwrap()], true), (Vec::new(), false)] {
+            let mut bench = Bench::new();
+            bench.add("u");
+            bench.sandbox("u", SandboxState::Preparing);
+            bench.node.policies.coming.insert("u".to_owned(), ips.clone());
+            let step = Connecting::Policies(SandboxDone { ips, warnings: Vec::new() });
+            bench.node.connecting.insert("u".to_owned(), step);
+            bench.node.forget_flows(BTreeSet::from(["u".to_owned()]), Ok(()));
+            assert_eq!(bench.node.connecting.contains_key("u"), waits);
+            let is_preparing = bench.record("u").sandbox.state == SandboxState::Preparing;
+            assert_eq!(is_preparing, waits, "flows of the last pod with the address would continue to this one");
+        }
+    }
 }

@@ -173,3 +173,44 @@ impl Sources {
         monitor.or(news).or(link).or(timer).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(news: Option<&News>) -> &'static str {
+        match news {
+            Some(News::Monitor(_)) => "monitor",
+            Some(News::Link(_)) => "link",
+            Some(News::Woken) => "woken",
+            Some(_) => "node",
+            None => "none",
+        }
+    }
+
+    #[test]
+    fn news_of_running_containers_come_before_wanted_ones() {
+        let (senders, sources) = channels();
+        senders.link.try_send(LinkEvent::NeedFacts).unwrap();
+        senders.news.try_send(News::Stop).unwrap();
+        senders.monitor.try_send(MonitorEvent::LogTrouble(None)).unwrap();
+        senders.monitor.try_send(MonitorEvent::Silent(None)).unwrap();
+        let order: Vec<&str> = (0..5).map(|_| name(sources.try_next().as_ref())).collect();
+        assert_eq!(order, ["monitor", "monitor", "node", "link", "none"]);
+    }
+
+    #[test]
+    fn news_that_wait_come_before_a_time_that_has_passed() {
+        let (senders, sources) = channels();
+        senders.link.try_send(LinkEvent::NeedFacts).unwrap();
+        let next = || name(smol::block_on(sources.next(Some(Mono(0)))).as_ref());
+        assert_eq!((next(), next()), ("link", "woken"));
+    }
+
+    #[test]
+    fn end_of_the_producers_ends_the_wait() {
+        let (senders, sources) = channels();
+        drop(senders);
+        assert_eq!(name(smol::block_on(sources.next(None)).as_ref()), "none");
+    }
+}

@@ -3,6 +3,8 @@
 //! A task sleeps between probes and reports only changes. It compares with the verdict that the loop has stored, and
 //! every [`Supervisor::sync`] updates that, so a lost verdict is reported again.
 
+mod target;
+
 use std::cell::Cell;
 use std::future::Future;
 use std::net::IpAddr;
@@ -12,74 +14,22 @@ use std::time::{Duration, Instant};
 use crate::sys::tasks::Tasks;
 use crate::sys::vec_map::VecMap;
 use async_executor::Task;
-use k8s_openapi::api::core::v1::{Container, Probe};
 
 use super::hook::{self, HookCall, HookDone};
 use super::http::tls_config;
-use super::run::{ExecProbe, Means, Subject, prepared, round};
+use super::run::{ExecProbe, Means, Subject, round};
 use super::worker::{Outcome, Settings, Worker};
 use crate::clock::Clock;
 use crate::counters;
-use crate::pod::clock::Mono;
 use crate::pod::event::ProbeKind;
+
+pub use target::{ProbeEvent, ProbeSpec, ProbeTarget};
 
 /// A failure that repeats is put into words again after this long.
 const REPEAT_EVENT: Duration = Duration::from_secs(300);
 
 /// Pause before a verdict that the loop did not process is reported again.
 const INSIST: Duration = Duration::from_secs(5);
-
-/// A running container attempt whose probes should run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProbeTarget {
-    pub pod_uid: String,
-    pub container: String,
-    pub id: String,
-    /// Address the host reaches the pod at.
-    pub address: IpAddr,
-    /// When the attempt started, on boot time.
-    pub started: Mono,
-    /// It is being stopped: only its readiness is of interest.
-    pub ending: bool,
-    pub probes: Vec<ProbeSpec>,
-}
-
-/// One probe of a container, with its earlier verdict (a restart of the daemon keeps readiness).
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProbeSpec {
-    pub kind: ProbeKind,
-    pub probe: Probe,
-    pub known: Option<bool>,
-}
-
-impl ProbeTarget {
-    /// The probes that `container` asks for, its port names and variables filled in.
-    pub fn specs(container: &Container) -> Vec<ProbeSpec> {
-        let all = [
-            (ProbeKind::Startup, &container.startup_probe),
-            (ProbeKind::Readiness, &container.readiness_probe),
-            (ProbeKind::Liveness, &container.liveness_probe),
-        ];
-        let of = |(kind, probe): (ProbeKind, &Option<Probe>)| {
-            Some(ProbeSpec { kind, probe: prepared(probe.as_ref()?, container), known: None })
-        };
-        all.into_iter().filter_map(of).collect()
-    }
-}
-
-/// News for the loop.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbeEvent {
-    pub pod_uid: String,
-    pub container: String,
-    pub id: String,
-    pub kind: ProbeKind,
-    /// The verdict, when it changed: becomes `PodEvent::Probe`.
-    pub verdict: Option<bool>,
-    /// Reason and message of a Warning event: `Unhealthy` for a failure, `ProbeWarning` for a success. A repeated
-    /// message is reported only every few minutes.
-    pub event: Option<(&'static str, String)>,
-}
 
 /// Owner of all probe tasks. Dropping it, or leaving a target out of a sync, ends the tasks.
 pub struct Supervisor {

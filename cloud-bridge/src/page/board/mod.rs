@@ -204,7 +204,7 @@ impl Board {
         }
         let pods = (counts.ready, counts.wanted);
         if std::mem::replace(&mut shown.pods, pods) != pods {
-            shown.timeline.note(at, Kind::Pods, (pods.0.min(0xffff) << 16) | pods.1.min(0xffff));
+            shown.timeline.note(at, Kind::Pods, Kind::pods(pods.0, pods.1));
         }
         self.gone.remove(name);
         self.changed.insert(name.into());

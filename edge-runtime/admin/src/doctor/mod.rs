@@ -14,7 +14,7 @@ pub(crate) mod host;
 
 use std::io::{IsTerminal, Write};
 
-use edge_protocol::findings::{are_coloured, coloured, summary};
+use edge_protocol::findings::{for_output, summary};
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
@@ -102,12 +102,8 @@ fn run(given: Given) -> Result<(), CliError> {
     let all = given.has("all");
     let is_shown = |one: &&Finding| all || one.severity > Severity::Ok;
     let names = || findings.iter().filter(is_shown).map(|one| one.check.to_owned()).collect::<Vec<_>>();
-    let (term, no_color) = (std::env::var_os("TERM"), std::env::var_os("NO_COLOR"));
-    let is_coloured = are_coloured(std::io::stdout().is_terminal(), term.as_deref(), no_color.as_deref());
-    let table = |_: bool| {
-        let text = text(&findings, all);
-        if is_coloured { coloured(&text) } else { text }
-    };
+    let is_terminal = std::io::stdout().is_terminal();
+    let table = |_: bool| for_output(text(&findings, all), is_terminal, std::env::var_os);
     form.print(&findings, table, names)?;
     match worst(&findings).code() {
         0 => Ok(()),

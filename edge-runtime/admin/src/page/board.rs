@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::look::Facts;
 use super::pods::{self, seconds};
+use super::problems::problems;
 use super::tables;
 use crate::top::look::Look;
 use crate::top::view::{Order, View};
@@ -80,7 +81,7 @@ impl Board {
             self.timeline.note(at, Kind::Version, 0);
         }
         if old.pods != new.pods {
-            self.timeline.note(at, Kind::Pods, of_pods(new.pods));
+            self.timeline.note(at, Kind::Pods, Kind::pods(new.pods.0, new.pods.1));
         }
         let more = |(key, now): (&(String, String), &u32)| {
             now.saturating_sub(old.restarts.get(key).copied().unwrap_or_default())
@@ -98,7 +99,7 @@ impl Board {
             let found = all(facts).iter().filter(|one| names.contains(&one.type_.as_str()));
             found.filter_map(changed).max().unwrap_or(facts.now).min(facts.now)
         };
-        let mut known = vec![(facts.now, Kind::Pods, of_pods(new.pods))];
+        let mut known = vec![(facts.now, Kind::Pods, Kind::pods(new.pods.0, new.pods.1))];
         known.push((link_since(facts).unwrap_or(facts.now), Kind::Link, new.link.into()));
         known.push((since(&["Ready"]), Kind::Ready, new.ready.into()));
         if new.troubles != 0 {
@@ -173,33 +174,6 @@ fn row(facts: &Facts, seen: &Seen) -> Value {
     ])
 }
 
-/// Returns the problems of the node, and the reasons why the page is incomplete.
-fn problems(facts: &Facts) -> Vec<String> {
-    let mut found = Vec::new();
-    match (facts.daemon.pid, facts.daemon.ready) {
-        (None, _) => found.push(
-            "edge-runtime does not run: the page shows its last state. Containers go on, but none is started again. \
-             systemctl start edge-runtime"
-                .to_owned(),
-        ),
-        (Some(pid), None) => {
-            found.push(format!("edge-runtime (process {pid}) runs and does not answer: {}", facts.daemon.words));
-        }
-        (Some(_), Some(false)) => {
-            let failed: Vec<&str> = facts.daemon.words.lines().filter_map(|line| line.strip_prefix("[-]")).collect();
-            found.push(format!("The node is not ready: {}", failed.join("; ")));
-        }
-        (Some(_), Some(true)) => {}
-    }
-    if !facts.trouble.is_empty() {
-        found.push(format!("What the node keeps cannot be read: {}", facts.trouble));
-    }
-    if facts.name.is_none() {
-        found.push("This device has not joined a cluster: only its own manifests run.".to_owned());
-    }
-    found
-}
-
 /// When (seconds since 1970), whether it is a warning, object, reason, message, how often; the newest first.
 fn events(facts: &Facts) -> Value {
     let text = |value: &Value, most: usize| {
@@ -248,10 +222,6 @@ fn changed(condition: &NodeCondition) -> Option<u32> {
 fn link_since(facts: &Facts) -> Option<u32> {
     let since: Timestamp = facts.link.since.parse().ok()?;
     facts.daemon.pid.and(seconds(since)).map(|since| since.min(facts.now))
-}
-
-fn of_pods((ready, wanted): (u32, u32)) -> u32 {
-    (ready.min(0xffff) << 16) | wanted.min(0xffff)
 }
 
 /// Interval of updates while a browser shows the page, and otherwise.

@@ -4,7 +4,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `look` | one look at the node |
-//! | `board`, `pods`, `tables` | what is told of it, and what has changed (pure) |
+//! | `board`, `pods`, `problems`, `tables` | what is told of it, and what has changed (pure) |
 //! | `access` | who may look (pure) |
 //! | `serve` | connections, limits |
 //! | `place` | the socket and its lock |
@@ -16,6 +16,7 @@ mod board;
 mod look;
 mod place;
 mod pods;
+mod problems;
 mod serve;
 mod tables;
 

@@ -1,20 +1,21 @@
 //! One connection to a broker, from CONNECT to its end. Reading and writing wait for each other nowhere, so a broker that stops
 //! reading delays no message that it sends.
 
-use std::cell::{Cell, RefCell};
+mod window;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
-use sampan_sys::vec_map::VecMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use self::window::{WINDOW, Window};
 use super::filters::Filters;
 use super::news::News;
 use super::packet::{self, Broken, Decoder, Login, Packet, Publish};
-use super::queue::{Confirm, Entry, Waiting};
+use super::queue::{Entry, Waiting};
 use crate::twins::FILTERS;
 
 /// Timeout for the broker to accept the connection and the subscriptions.
@@ -26,8 +27,6 @@ const KEEP_ALIVE: u16 = 30;
 const SILENCE: Duration = Duration::from_secs(50);
 /// Timeout for one packet.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Messages without an acknowledgement: two reads' pauses of an answer and a document to each of a thousand reports a second.
-const WINDOW: usize = 128;
 const CHUNK: usize = 4_096;
 /// Pause between two reads. Packets that arrive meanwhile are read at once, and answered by one write: a system call
 /// for each packet would be most of the work.
@@ -40,57 +39,6 @@ const TOGETHER: usize = 8_192;
 const SUBSCRIPTION: u16 = 1;
 const MORE: u16 = 2;
 const LESS: u16 = 3;
-
-/// Messages that the broker has not acknowledged.
-struct Window {
-    ids: RefCell<VecMap<u16, Option<Confirm>>>,
-    room: Notify,
-    /// When there last was room, or an acknowledgement.
-    moved: Cell<Instant>,
-}
-
-impl Window {
-    fn new() -> Self {
-        Self { ids: RefCell::default(), room: Notify::new(), moved: Cell::new(Instant::now()) }
-    }
-
-    fn acked(&self, id: u16) {
-        // An unrequested acknowledgement is harmless.
-        if let Some(confirm) = self.ids.borrow_mut().remove(&id) {
-            self.moved.set(Instant::now());
-            self.room.notify_one();
-            // The sender may not wait any more.
-            confirm.map(|confirm| confirm.send(()));
-        }
-    }
-
-    fn is_stuck(&self) -> bool {
-        self.ids.borrow().len() >= WINDOW && self.moved.get().elapsed() > SILENCE
-    }
-
-    fn has_room(&self) -> bool {
-        self.ids.borrow().len() < WINDOW
-    }
-
-    async fn room(&self) {
-        while !self.has_room() {
-            self.room.notified().await;
-        }
-    }
-
-    /// Returns a free id: there are many more ids than places in the window.
-    fn take(&self, last: &mut u16, confirm: Option<Confirm>) -> u16 {
-        let mut ids = self.ids.borrow_mut();
-        loop {
-            *last = last.checked_add(1).unwrap_or(LESS + 1);
-            if !ids.contains_key(last) {
-                ids.insert(*last, confirm);
-                self.moved.set(Instant::now());
-                return *last;
-            }
-        }
-    }
-}
 
 fn broken(Broken(why): Broken) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)

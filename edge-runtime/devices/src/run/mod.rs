@@ -4,8 +4,10 @@
 //! | file | owns |
 //! |---|---|
 //! | `works` | who the helper works for, and what the daemon changes of that |
+//! | `act` | what follows from an event |
 //! | `said` | what the daemon and clients say, and what they are told |
 
+mod act;
 mod said;
 mod works;
 
@@ -27,7 +29,7 @@ use crate::journal::Journal;
 use crate::mqtt::{Filters, News, Outlets};
 use crate::rules::{self, Request as RuleRequest};
 use crate::server::{self, Callers};
-use crate::twins::{Now, Output, Request};
+use crate::twins::{Now, Request};
 use works::Works;
 
 /// Queue of events for the loop; beyond it their sources wait.
@@ -243,73 +245,5 @@ impl Helper {
         if !self.callers.tell_daemon(&FromHelper::Called { id, answer }) {
             self.daemon_went();
         }
-    }
-
-    /// Does what follows.
-    fn act(&mut self) {
-        self.act_once();
-        let now = self.now();
-        let Some(works) = &mut self.works else { return };
-        if works.twins.changed_filters() {
-            self.subscribe();
-        }
-        let Some(works) = &mut self.works else { return };
-        let retained = self.outlets.retained(&works.twins.unheard());
-        if !retained.is_empty() {
-            retained.into_iter().for_each(|(topic, payload)| works.twins.message(now, &topic, Some(&payload), true));
-            self.act_once();
-        }
-    }
-
-    fn act_once(&mut self) {
-        let now = self.now();
-        let room = self.outlets.room();
-        let Some(works) = &mut self.works else { return self.trim() };
-        works.count();
-        works.twins.counters().listener = self.outlets.listening();
-        works.twins.tick(now, room);
-        if self.ending {
-            works.twins.end(now);
-        }
-        self.journal.note(&works.twins.unnoted());
-        if self.journal.is_long() {
-            self.journal.begin(&works.twins.noted());
-        }
-        let batch = works.messages.batch(now, self.ending);
-        let mut told = batch.is_none_or(|batch| self.callers.tell_daemon(&batch));
-        for output in works.twins.outputs() {
-            match output {
-                Output::Publish(message) => self.outlets.publish(message),
-                Output::Tell(line) => told &= self.callers.tell_daemon(&line),
-                output => {
-                    if let Some(dmi) = &mut self.dmi {
-                        do_dmi(dmi, output);
-                    }
-                }
-            }
-        }
-        works.twins.dropped(self.outlets.dropped());
-        self.changed.append(&mut works.twins.changed());
-        if !told {
-            self.daemon_went();
-        }
-        self.tell_watching();
-        self.trim();
-    }
-
-    fn trim(&mut self) {
-        if self.trim_at.is_some_and(|at| at <= Instant::now()) {
-            self.trim_at = None;
-            sampan_memory::trim();
-        }
-    }
-}
-
-fn do_dmi(dmi: &mut Dmi, output: Output) {
-    match output {
-        Output::Answer { call, answer } => dmi.answer(call, answer),
-        Output::Call { mapper, socket, call, path, message } => dmi.call(mapper, socket, call, path, message),
-        Output::Hangup { mapper } => dmi.hangup(mapper),
-        Output::Publish(_) | Output::Tell(_) => {}
     }
 }

@@ -4,7 +4,10 @@
 //! | file | owns |
 //! |---|---|
 //! | `objects` | Device and DeviceModel objects, and what the daemon says |
+//! | `link` | the link, and what the bridge has |
 //! | `device` | one device: properties, state, how news changes them |
+//! | `output` | actions for the owner |
+//! | `tell` | what the daemon is told |
 //! | `body`, `value` | what is taken out of objects; whether a value fits |
 //! | `messages`, `update` | MQTT messages, and what an update may change |
 //! | `request`, `plain`, `documents`, `topics` | their form |
@@ -31,14 +34,17 @@ mod histories;
 mod history;
 mod ids;
 mod keep;
+mod link;
 mod mappers;
 mod merge;
 mod messages;
 mod now;
 mod objects;
+mod output;
 mod plain;
 mod record;
 mod request;
+mod tell;
 mod topics;
 mod uid;
 mod update;
@@ -50,9 +56,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampan_devices_control::{FromHelper, Named, Row, Settings, Text};
+use sampan_devices_control::{Named, Settings, Text};
 use sampan_sys::gather::Gather;
-use serde_json::Value;
 
 use announce::Announcements;
 use body::Model;
@@ -64,51 +69,17 @@ use keep::{Keep, Which};
 use mappers::Mappers;
 use now::Stamped;
 
-use crate::grpc::Status;
-
 pub use counters::{Counters, Listening, Rules};
 pub(crate) use ids::Ids;
 pub use mappers::{Request, SOCKET};
 pub use now::Now;
+pub use output::{Message, Output};
 pub use topics::{FILTERS, SAID};
 
 /// One minute in milliseconds.
 const MINUTE: u64 = 60_000;
 /// Between two lines of counters.
 const SECOND: u64 = 1_000;
-/// About how many bytes of rows one line has.
-const ROWS: usize = 256 << 10;
-
-/// A message for a broker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    pub topic: String,
-    pub payload: Vec<u8>,
-}
-
-/// An action for the owner.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Output {
-    Publish(Message),
-    Tell(FromHelper),
-    /// Answers the call of this number that a mapper has made.
-    Answer {
-        call: u64,
-        answer: Result<Vec<u8>, Status>,
-    },
-    /// Calls a mapper at this socket of the folder; the result comes back with the number of the call.
-    Call {
-        mapper: u64,
-        socket: String,
-        call: u64,
-        path: &'static str,
-        message: Vec<u8>,
-    },
-    /// The mapper is gone: its call is cancelled.
-    Hangup {
-        mapper: u64,
-    },
-}
 
 /// All that is known.
 #[derive(Debug)]
@@ -255,79 +226,6 @@ impl Twins {
 
     const fn reports(&self) -> bool {
         self.daemon && self.ready && self.link
-    }
-
-    fn report(&mut self, now: Now) {
-        if !self.reports() {
-            return;
-        }
-        let chosen = self.due.choose(now.mono, self.devices.iter().map(|(id, device)| (id, &**device)));
-        if chosen.is_empty() {
-            return;
-        }
-        let batch = self.due.begin(now.wall);
-        let mut devices = Vec::with_capacity(chosen.len());
-        for id in chosen {
-            let Some(device) = self.devices.get_mut(&id) else { continue };
-            self.due.take(&id, &device.uid, &mut device.waiting, now.mono);
-            let report = device.report(&id, self.models.get(&model_of(&id, &device.model)), self.seq.max(now.wall));
-            self.seq = report.seq;
-            devices.push(Value::from(&report));
-        }
-        self.outputs.push(Output::Tell(FromHelper::Report { batch, devices }));
-    }
-
-    fn write(&mut self, now: Now) {
-        if self.daemon && self.ready {
-            while let Some(which) = self.keep.due(now.mono) {
-                self.keep_rows(which, now);
-            }
-        }
-    }
-
-    fn keep_rows(&mut self, which: Which, now: Now) {
-        let (mut rows, mut bytes, mut total) = (Vec::new(), 0, 0);
-        let mut lines = Vec::new();
-        let devices = self.devices.values_mut().filter(|device| which.fits(&device.unkept)).map(|device| {
-            device.unkept = keep::Unkept { spilled: device.is_due(), ..keep::Unkept::default() };
-            Row { uid: device.uid.to_string(), record: record::of(device) }
-        });
-        let of_mappers = which.has_mappers().then(|| self.mappers.rows.take());
-        let rows_of_devices: Vec<Row> = devices.collect();
-        let histories = self.devices.values_mut().filter(|_| which.has_histories()).flat_map(|device| {
-            let Device { uid, history, .. } = &mut **device;
-            let uid = &*uid;
-            history.iter_mut().flat_map(move |history| history.rows(&uid.to_string()))
-        });
-        for row in of_mappers.into_iter().flatten().chain(rows_of_devices).chain(histories) {
-            let size = row.record.len() + row.uid.len() + 32;
-            if bytes + size > ROWS && !rows.is_empty() {
-                lines.push(std::mem::take(&mut rows));
-                bytes = 0;
-            }
-            (bytes, total) = (bytes + size, total + size);
-            rows.push(row);
-        }
-        if !rows.is_empty() {
-            lines.push(rows);
-        }
-        self.keep.written(which, total, now.mono);
-        self.counters.kept_bytes += total as u64;
-        // Losing the note that the bridge has a value costs one repeated report; and a mapper does not survive a power
-        // cut.
-        let durable = !matches!(which, Which::Spilled | Which::Mappers);
-        self.outputs.extend(lines.into_iter().map(|rows| Output::Tell(FromHelper::Keep { rows, durable })));
-    }
-
-    fn count(&mut self, now: Now) {
-        self.counters.devices = self.devices.len() as u64;
-        self.counters.broker = self.broker;
-        self.counters.mappers = self.mappers.count();
-        if self.daemon && self.counters != self.counted && now.mono >= self.counted_at + SECOND {
-            self.counted = self.counters.clone();
-            self.counted_at = now.mono;
-            self.outputs.push(Output::Tell(FromHelper::Counters { counters: self.counters.shown() }));
-        }
     }
 
     /// Publishes only if a client could receive it: urgent news is announced again when there is a broker.

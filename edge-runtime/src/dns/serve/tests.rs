@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
 
+use super::server::{MOST_CONNECTIONS_OF_ONE, MOST_WAITING_OF_ONE};
 use super::*;
-use crate::dns::zone::{Cluster, Service};
+use crate::dns::wire::Code;
+use crate::dns::zone::{Cluster, Service, Zone};
 
 fn cluster() -> Cluster {
     let web = Service {

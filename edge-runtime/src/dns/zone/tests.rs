@@ -1,8 +1,7 @@
 //! The rules of the DNS specification, one by one.
 
 use super::*;
-use crate::dns::wire::LONGEST;
-use crate::dns::wire::{self, TXT};
+use crate::dns::wire::{self, A, AAAA, CNAME, LONGEST, SHORTEST, SRV, TXT};
 
 fn port(name: &str, protocol: &str, port: u16) -> Port {
     Port { name: name.into(), protocol: protocol.into(), port }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::image::digest::sha256;
+use crate::image::limits::Limits;
 use crate::store::image_record::ImageRecord;
 
 pub(in crate::image) fn node() -> (tempfile::TempDir, Layers) {

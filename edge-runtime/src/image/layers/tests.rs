@@ -1,11 +1,13 @@
 //! Layers are there whole or not at all.
 
+use std::fs::File;
 use std::time::Duration;
 
 use super::testing::{add, image, layer, node};
 use super::*;
 use crate::image::digest::sha256;
 use crate::image::gc::{self, Sweep};
+use crate::image::limits::Limits;
 use crate::image::rootfs::{mount_rootfs, unmount_rootfs};
 use crate::image::wants::{self, Wants};
 use crate::store::image_record::Access;

@@ -5,6 +5,7 @@ mod cni;
 mod namespaces;
 mod network;
 mod ownership;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,8 +18,7 @@ use self::ownership::OwnershipHelpers;
 use super::base::{Base, Objects};
 use super::cgroups::class;
 use super::error::SandboxError;
-use super::look::Look;
-use super::looking::{Looks, Trouble};
+use super::looking::Looks;
 use super::resources;
 use super::runtimes::Runtimes;
 use super::security::admit;
@@ -27,12 +27,12 @@ use super::user_ns::Ids;
 use crate::net::cni::Attachment;
 use crate::net::host_addresses;
 use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
-use crate::pod::spec::{host_network, uid};
+use crate::pod::spec::uid;
 use crate::sys::cgroup::{CgroupValues, Pending};
 use crate::sys::files::private_dir;
-use crate::sys::host::{self, HostFacts};
+use crate::sys::host::HostFacts;
 use crate::sys::vec_map::VecMap;
-use crate::volume::{self, DownwardFacts, VolumeContext, VolumeError, VolumeHostPath};
+use crate::volume::{DownwardFacts, VolumeHostPath};
 
 /// A prepared pod, and warnings for its user.
 #[derive(Debug, Default)]
@@ -104,32 +104,6 @@ impl Sandboxes {
             prepared: VecMap::new(),
             helpers: OwnershipHelpers::default(),
             looks: Looks::default(),
-        }
-    }
-
-    /// Returns the work of a helper before [`Sandboxes::prepare`].
-    ///
-    /// # Errors
-    /// The pod's folder cannot be made.
-    pub fn volume_looks(&self, pod: &Pod, objects: Objects<'_>) -> Result<Vec<Look>, SandboxError> {
-        let facts = self.downward(pod, &[]);
-        let looks = volume::look::looks(&VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts });
-        if !looks.is_empty() {
-            // Completed work is marked there.
-            private_dir(&self.base.paths.pod(uid(pod)))?;
-        }
-        Ok(looks.into_iter().map(Look::Volume).collect())
-    }
-
-    /// Converts a helper's failure at a volume into the pod's error. Slow work continues in another helper while the
-    /// pod is retried.
-    pub fn look_failed(&mut self, trouble: Trouble) -> SandboxError {
-        match trouble {
-            Trouble::Failed(message) => SandboxError::Mount(message),
-            Trouble::Own(owning) => match self.helpers.own(&owning, &self.base.paths) {
-                Ok(()) => VolumeError::Owning(Box::new(owning)).into(),
-                Err(error) => error.into(),
-            },
         }
     }
 
@@ -225,20 +199,6 @@ impl Sandboxes {
         Ok(Sandbox { prepared, facts: self.downward(pod, ips), host_name: self.host_name(pod)? })
     }
 
-    fn set_up_volumes(
-        &mut self,
-        pod: &Pod,
-        ips: &[IpAddr],
-        objects: Objects<'_>,
-        namespaces: PodNamespaces,
-    ) -> Result<(), SandboxError> {
-        let facts = self.downward(pod, ips);
-        let context = VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts };
-        let volumes = volume::setup(&context)?;
-        self.prepared.insert(uid(pod).to_owned(), Prepared { volumes, namespaces });
-        Ok(())
-    }
-
     /// Takes the pod away as far as it was prepared. `for_good` also deletes volumes and writable layers.
     ///
     /// # Errors
@@ -249,31 +209,6 @@ impl Sandboxes {
             self.helpers.end(&self.base.paths.pod(uid));
         }
         self.teardown.pod(pod, uid, for_good)
-    }
-
-    fn downward(&self, pod: &Pod, pod_ips: &[IpAddr]) -> DownwardFacts {
-        // A pod on the node's network has no address of its own.
-        let pod_ips = if host_network(pod) { &self.host_ips } else { pod_ips };
-        let text = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect();
-        DownwardFacts {
-            node_name: self.base.config.node_name.clone(),
-            host_ips: text(&self.host_ips),
-            pod_ips: text(pod_ips),
-            allocatable_cpu_milli: self.base.config.allocatable_cpu_milli(self.host.cpus),
-            allocatable_memory_bytes: self.base.config.allocatable_memory(self.host.memory_bytes),
-            allocatable_storage_bytes: host::disk_space(&self.base.paths.state())
-                .map_or(0, |space| self.base.config.allocatable_storage(space.total_bytes)),
-            pod_memory_limit: resources::pod_memory_limit(pod),
-        }
-    }
-
-    /// Brings volumes made from objects up to date. Returns the names of those that changed.
-    ///
-    /// # Errors
-    /// The files cannot be written.
-    pub fn refresh_volumes(&self, pod: &Pod, ips: &[IpAddr], objects: Objects<'_>) -> Result<Vec<String>, VolumeError> {
-        let facts = self.downward(pod, ips);
-        volume::update(&VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What `read` promises, case by case.
 
 use super::*;
+use sampan_monitor::logs::cri::Stream;
 use sampan_monitor::logs::write::LogWriter;
 
 const T: &str = "2026-01-02T03:04:05.00000000";

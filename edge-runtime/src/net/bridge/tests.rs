@@ -1,12 +1,15 @@
 //! Real bridges and links in a network namespace of the test's own.
 #![allow(clippy::print_stderr)]
 
+use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use super::super::netlink::conntrack;
+use super::pods::POD_LINK;
 use super::*;
+use crate::net::bandwidth::Bandwidth;
 use crate::net::namespaces::{self, NamespaceMaker, NamespaceRequest, tests::isolate};
 use crate::pod::ports::{HostPort, Protocol};
 

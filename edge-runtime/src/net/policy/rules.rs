@@ -6,21 +6,23 @@
 //! Services and host ports on input, before masquerading on output. Traffic of the pod's own node bypasses them (hooks
 //! output and input), as Kubernetes requires: the kubelet's probes, and the node's DNS.
 
+mod lines;
+mod rule;
+mod text;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use super::blocks::{Block, merged};
-use super::bounds::{EXCEPTIONS, RULES, TEXT, TEXT_OF_A_POLICY};
+use self::lines::{Line, Text};
+use super::bounds::{RULES, TEXT};
 use super::choose::in_force;
 use super::neighbours;
 use super::peers::{LocalPod, Others};
-use super::ports::Ports;
-use super::view::{Peer, Policy, Rule};
+use super::view::{Policy, Rule};
 use super::world::{Name, World, family, remove, table};
 use crate::net::Subnet;
 use crate::pod::ports::Protocol;
-use crate::sys::gather::Gather;
 
 /// Longest name of a chain, with room to spare (`NFT_CHAIN_MAXNAMELEN`).
 const NAME_LIMIT: usize = 110;
@@ -179,177 +181,6 @@ impl<'a, 'b> Family<'a, 'b> {
         }
         rules
     }
-
-    fn rule(
-        &self,
-        way: Way,
-        rule: &Rule,
-        own: Option<&[(String, Protocol, u16)]>,
-        text: &mut Text,
-    ) -> Result<(), &'static str> {
-        let ports = rule.ports.as_deref().map(|ports| Ports::new(ports, own));
-        let matches = ports.as_ref().map_or_else(|| vec![String::new()], Ports::matches);
-        let Some(peers) = &rule.peers else {
-            return matches.into_iter().try_for_each(|ports| text.line(String::new(), None, ports));
-        };
-        let (ip, addr) = (family(self.v6), if self.v6 { "ipv6_addr" } else { "ipv4_addr" });
-        let (end, v6) = (if way == Way::In { "saddr" } else { "daddr" }, self.v6);
-        let (mut addresses, mut visited) = (BTreeSet::new(), 0);
-        let (mut blocks, mut with_exceptions): (Vec<Block>, Vec<(Block, Vec<Block>)>) = Default::default();
-        for peer in peers {
-            match peer {
-                Peer::Pods(peer) => {
-                    let found = peer.addresses(self.world.pods, self.others, self.world.subnets, v6);
-                    visited += found.len();
-                    if visited > TEXT_OF_A_POLICY {
-                        return Err(TOO_LARGE);
-                    }
-                    addresses.extend(found);
-                }
-                Peer::Block { block, .. } if block.is_v6() != v6 => {}
-                Peer::Block { block, except } => {
-                    let except: Vec<Block> = except.iter().filter(|one| one.is_v6() == v6).copied().collect();
-                    if except.is_empty() {
-                        blocks.push(*block);
-                    } else {
-                        with_exceptions.push((*block, merged(except)));
-                    }
-                }
-            }
-        }
-        if with_exceptions.len() > EXCEPTIONS {
-            return Err(TOO_LARGE);
-        }
-        let blocks = merged(blocks);
-        let everywhere = blocks.iter().any(|block| block.is_all());
-        for ports in matches {
-            if everywhere {
-                text.line(String::new(), None, ports)?;
-                continue;
-            }
-            if !addresses.is_empty() {
-                let set = format!("type {addr}; elements = {{ {} }}", joined(&addresses));
-                text.line(format!("{ip} {end} "), Some(set), ports.clone())?;
-            }
-            if !blocks.is_empty() {
-                let set = format!("type {addr}; flags interval; elements = {{ {} }}", joined(&blocks));
-                text.line(format!("{ip} {end} "), Some(set), ports.clone())?;
-            }
-            for (block, except) in &with_exceptions {
-                let inside = if block.is_all() { String::new() } else { format!("{ip} {end} {block} ") };
-                if except.iter().any(|one| one.is_all()) {
-                    continue;
-                }
-                let set = format!("type {addr}; flags interval; elements = {{ {} }}", joined(except));
-                text.line(format!("{inside}{ip} {end} != "), Some(set), ports.clone())?;
-            }
-        }
-        for named in ports.iter().flat_map(|ports| &ports.named) {
-            let mut ends = BTreeSet::new();
-            for peer in peers {
-                if let Peer::Pods(peer) = peer {
-                    let named = (named.0.as_str(), named.1);
-                    ends.extend(peer.named(named, self.world.pods, self.others, (self.world.subnets, v6)));
-                }
-            }
-            if !ends.is_empty() {
-                let ends: Vec<String> = ends.iter().map(|(ip, port)| format!("{ip} . {port}")).collect();
-                let set = format!("type {addr} . inet_service; elements = {{ {} }}", joined(&ends));
-                let before = format!("meta l4proto {} {ip} daddr . th dport ", named.1);
-                text.line(before, Some(set), String::new())?;
-            }
-        }
-        Ok(())
-    }
-
-    fn text(&self) -> String {
-        let (v6, world) = (self.v6, self.world);
-        if self.isolated.iter().all(BTreeMap::is_empty) {
-            return String::new();
-        }
-        let (ip, addr) = (family(v6), if v6 { "ipv6_addr" } else { "ipv4_addr" });
-        let mut text = format!("table {ip} {} {{\n", table(world.bridge));
-        for (set, number) in &self.sets {
-            let _ = writeln!(text, "\tset set-{number} {{ {set}; }}");
-        }
-        let mut chain = |name: &str, rules: &str| {
-            let _ = writeln!(text, "\tchain {name} {{");
-            for rule in rules.lines() {
-                let _ = writeln!(text, "\t\t{rule}");
-            }
-            text.push_str("\t}\n");
-        };
-        self.chains.values().flatten().for_each(|(name, rules)| chain(name, rules));
-        self.groups.iter().for_each(|(rules, number)| chain(&format!("pods-{number}"), rules));
-        // A pod reaches itself through a Service, whatever policies say.
-        let own: BTreeSet<String> =
-            self.isolated.iter().flat_map(BTreeMap::keys).map(|ip| format!("{ip} . {ip}")).into_set();
-        let _ = writeln!(text, "\tset own {{ type {addr} . {addr}; elements = {{ {} }}; }}", joined(&own));
-        let (bridge, subnet) = (world.bridge, self.subnet);
-        for (name, end, priority, isolated) in ["in", "out"]
-            .iter()
-            .zip(["daddr", "saddr"])
-            .zip([-5, -6])
-            .zip(&self.isolated)
-            .map(|(((n, e), p), i)| (n, e, p, i))
-        {
-            let to: Vec<String> = isolated.iter().map(|(ip, group)| format!("{ip} : goto pods-{group}")).collect();
-            let elements = if to.is_empty() { String::new() } else { format!(" elements = {{ {} }};", joined(&to)) };
-            let _ = writeln!(text, "\tmap isolated-{name} {{ type {addr} : verdict;{elements} }}");
-            let _ = writeln!(
-                text,
-                "\tchain forward-{name} {{\n\t\ttype filter hook forward priority {priority}; policy accept;\n\
-                 \t\tct state established,related accept"
-            );
-            if *name == "out" {
-                // Addresses of this node's pods do not come from outside.
-                let _ = writeln!(text, "\t\tiifname != \"{bridge}\" {ip} saddr {subnet} drop");
-            }
-            let _ =
-                writeln!(text, "\t\t{ip} saddr . {ip} daddr @own accept\n\t\t{ip} {end} vmap @isolated-{name}\n\t}}");
-        }
-        text.push_str("}\n");
-        text
-    }
-}
-
-const TOO_LARGE: &str = "it is larger than a node takes";
-
-/// Lines of a policy, as they grow.
-#[derive(Default)]
-struct Text {
-    lines: Vec<Line>,
-    size: usize,
-}
-
-struct Line {
-    before: String,
-    /// Specification of the set that is asked between the two.
-    set: Option<String>,
-    after: String,
-}
-
-impl Text {
-    fn line(&mut self, before: String, set: Option<String>, after: String) -> Result<(), &'static str> {
-        // Memory of a line beside its text.
-        self.size += before.len() + after.len() + set.as_ref().map_or(0, String::len) + 40;
-        if self.size > TEXT_OF_A_POLICY {
-            return Err(TOO_LARGE);
-        }
-        self.lines.push(Line { before, set, after });
-        Ok(())
-    }
-}
-
-fn joined<'a, T: ToString + 'a>(all: impl IntoIterator<Item = &'a T>) -> String {
-    let mut text = String::new();
-    for one in all {
-        if !text.is_empty() {
-            text.push_str(", ");
-        }
-        text.push_str(&one.to_string());
-    }
-    text
 }
 
 /// Unique by its number; for people the policy's name, if nothing in it means anything to nft.

@@ -1,5 +1,6 @@
 //! State of the kernel's rules, and when to restore rules that other programs have deleted.
 
+use std::io;
 use std::time::Duration;
 
 use crate::net::firewall::others::Blocking;
@@ -17,26 +18,52 @@ pub(in crate::node) struct KernelRules {
     /// Sockets for queries about rules, and about links.
     pub(super) sockets: Option<(Socket, Socket)>,
     /// Number of the rules when all of ours were there.
-    pub(super) seen: Option<u32>,
-    pub(super) repairs: Repairs,
+    seen: Option<u32>,
+    repairs: Repairs,
     pub(super) others: Others,
     /// This kernel has no nftables: each question would have it look for a module.
     pub(super) absent: bool,
 }
 
+impl KernelRules {
+    /// Whether to look for our tables. A change of ours that is under way ends with another number of the rules.
+    pub(super) fn is_due(&self, generation: u32, changing: bool, now: Mono) -> bool {
+        !changing && self.seen != Some(generation) && self.repairs.may(now)
+    }
+
+    /// Takes the names of missing tables, which are restored. Returns a message about them.
+    pub(super) fn looked(&mut self, generation: u32, missing: &[String], now: Mono) -> Option<String> {
+        if missing.is_empty() {
+            self.seen = Some(generation);
+            return None;
+        }
+        self.repairs.note(now);
+        Some(format!("the nft tables {} were deleted, and are put back", missing.join(" and ")))
+    }
+}
+
+/// Whether one of these chains is missing, each with its family (`true` for IPv6). If a check fails, the chain counts
+/// as found.
+pub(super) fn is_missing<'a>(
+    mut chains: impl Iterator<Item = (bool, &'a str)>,
+    mut has: impl FnMut(bool, &str) -> io::Result<bool>,
+) -> bool {
+    chains.any(|(v6, chain)| !has(v6, chain).unwrap_or(true))
+}
+
 /// Time of the next repair: another program may delete our tables again and again.
 #[derive(Debug, Default)]
-pub(super) struct Repairs {
+struct Repairs {
     last: Option<Mono>,
     pause: Duration,
 }
 
 impl Repairs {
-    pub(super) fn may(&self, now: Mono) -> bool {
+    fn may(&self, now: Mono) -> bool {
         self.last.is_none_or(|last| now >= last.after(self.pause))
     }
 
-    pub(super) fn note(&mut self, now: Mono) {
+    fn note(&mut self, now: Mono) {
         let soon = self.last.is_some_and(|last| now < last.after(2 * AGAIN_AT_MOST));
         self.pause = if soon { (self.pause * 2).min(AGAIN_AT_MOST) } else { AGAIN };
         self.last = Some(now);
@@ -74,6 +101,33 @@ impl Others {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_are_looked_for_until_all_are_there() {
+        let at = |second: u64| Mono::default().after(Duration::from_secs(second));
+        let mut rules = KernelRules::default();
+        assert!(rules.is_due(1, false, at(0)) && !rules.is_due(1, true, at(0)), "not during a change");
+        assert_eq!(rules.looked(1, &[], at(0)), None);
+        assert!(!rules.is_due(1, false, at(60)), "nothing has changed");
+        assert!(rules.is_due(0, false, at(0)), "the number may have wrapped around");
+        let lost = ["services-b0".to_owned(), "policies-b0".to_owned()];
+        let text = rules.looked(2, &lost, at(60)).unwrap();
+        assert_eq!(text, "the nft tables services-b0 and policies-b0 were deleted, and are put back");
+        assert!(!rules.is_due(2, false, at(60)), "no repair follows at once");
+        assert!(rules.is_due(2, false, at(61)), "it may not have worked");
+        assert_eq!(rules.looked(3, &[], at(61)), None);
+        assert!(!rules.is_due(3, false, at(62)) && rules.is_due(4, false, at(62)));
+    }
+
+    #[test]
+    fn table_is_missing_without_its_chain_in_one_family() {
+        let chains = [(false, "state-1"), (true, "state-1")];
+        assert!(!is_missing(chains.into_iter(), |_, _| Ok(true)));
+        assert!(is_missing(chains.into_iter(), |v6, chain| Ok(!v6 || chain != "state-1")));
+        assert!(is_missing(chains.into_iter(), |v6, _| Ok(v6)));
+        assert!(!is_missing(chains.into_iter(), |_, _| Err(io::ErrorKind::OutOfMemory.into())), "it is not known");
+        assert!(!is_missing([].into_iter(), |_, _| Ok(false)), "there should be none");
+    }
 
     #[test]
     fn repeated_deletions_are_restored_with_a_delay() {

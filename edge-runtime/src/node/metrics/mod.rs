@@ -75,3 +75,26 @@ impl Node {
         Answer { ok: true, body: text, more: Some(Box::pin(containers::text(plan))) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::LinkHandle;
+    use crate::node::bench::Bench;
+
+    #[test]
+    fn each_check_says_why_the_node_is_not_ready() {
+        let mut bench = Bench::new();
+        bench.node.cx.resumed = false;
+        let answer = bench.node.readiness();
+        let monitor = "[-]monitor failed: it has not said yet what runs\n";
+        let node = "[-]node failed: the daemon has just started\n";
+        let (alone, failed) = ("link: this node has not joined a cluster\n", "readyz check failed\n");
+        assert_eq!((answer.ok, answer.body), (false, ["[+]loop ok\n", monitor, node, alone, failed].concat()));
+        bench.node.cx.resumed = true;
+        bench.node.cx.link = Some(LinkHandle::for_tests(&bench.node.cx.paths, &[]));
+        let answer = bench.node.readiness();
+        let connected = "link: connected\n";
+        assert_eq!(answer.body, ["[+]loop ok\n", "[+]monitor ok\n", node, connected, failed].concat());
+    }
+}

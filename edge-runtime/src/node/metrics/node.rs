@@ -153,11 +153,7 @@ fn whole(node: &Node, text: &mut Text) {
 /// The metrics of client_golang's process collector.
 fn process(text: &mut Text) {
     let Ok(stat) = fs::read_to_string("/proc/self/stat") else { return };
-    // proc_pid_stat(5), from the third field on: the second may have blanks.
-    let fields: Vec<u64> = stat
-        .rsplit_once(')')
-        .map(|(_, rest)| rest.split_ascii_whitespace().map(|word| word.parse().unwrap_or_default()).collect())
-        .unwrap_or_default();
+    let fields = fields(&stat);
     let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default();
     let known = |what| sysconf(what).ok().flatten().and_then(|value| u64::try_from(value).ok());
     let tick = known(SysconfVar::CLK_TCK).unwrap_or(100).max(1);
@@ -177,12 +173,61 @@ fn process(text: &mut Text) {
     text.one("process_start_time_seconds", "gauge", "When it started, in seconds since 1970.", started);
 }
 
+/// Fields of proc_pid_stat(5) from the third on, 0 for text. The second, a name, may have blanks and brackets.
+fn fields(stat: &str) -> Vec<u64> {
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    rest.split_ascii_whitespace().map(|word| word.parse().unwrap_or_default()).collect()
+}
+
 fn count(text: &mut Text, name: &'static str, help: &str, counter: &Counter) {
     text.one(name, "counter", help, counter.get());
 }
 
 /// Bytes that a process has caused to be written to media, by proc_pid_io(5).
 fn written(pid: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+    write_bytes(&fs::read_to_string(format!("/proc/{pid}/io")).ok()?)
+}
+
+fn write_bytes(io: &str) -> Option<u64> {
+    io.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::bench::{Bench, running};
+
+    #[test]
+    fn containers_are_counted_by_their_state() {
+        let mut bench = Bench::new();
+        ["a", "b"].iter().for_each(|uid| bench.add(uid));
+        bench.container("a", running("a", 7));
+        bench.container("b", ContainerState::waiting());
+        let mut text = Text::default();
+        pods(&bench.node, &mut text);
+        let text = text.finish();
+        for line in [
+            "kubelet_running_pods 1",
+            "sampan_node_pods 2",
+            r#"kubelet_running_containers{container_state="running"} 1"#,
+            r#"kubelet_running_containers{container_state="exited"} 0"#,
+            r#"kubelet_running_containers{container_state="created"} 1"#,
+            r#"sampan_node_container_restarts_total{container="c",pod="a",namespace="ns"} 0"#,
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn name_of_a_process_does_not_shift_its_numbers() {
+        assert_eq!(fields("7 (a) R 9 (b) S 1 -1 20\n"), [0, 1, 0, 20]);
+        assert!(fields("").is_empty() && fields("7 (a").is_empty());
+    }
+
+    #[test]
+    fn written_bytes_include_what_was_cancelled() {
+        let io = "rchar: 1\ncancelled_write_bytes: 4096\nwrite_bytes: 8192\n";
+        assert_eq!(write_bytes(io), Some(8192));
+        assert_eq!((write_bytes(""), write_bytes("write_bytes: many")), (None, None));
+    }
 }

@@ -2,6 +2,7 @@
 //! (`imagePullPolicy: Always`) does not wait for downloads: the registry gets a few seconds to say whether it has
 //! another one.
 
+mod outcome;
 mod queue;
 pub(super) mod secrets;
 mod wanted;
@@ -21,10 +22,11 @@ use crate::image::progress::Progress;
 use crate::image::spawn::Request;
 use crate::image::{ImageError, Reference, spawn};
 use crate::pod::clock::Mono;
-use crate::pod::event::{ImageFailure, PodEvent};
+use crate::pod::event::PodEvent;
 use crate::pod::step::EventDraft;
 use crate::sys::time::within;
 use crate::sys::vec_map::VecMap;
+use outcome::{Outcome, go_duration, is_unreachable};
 use queue::{Job, Queue, Stage};
 
 /// Timeout of a registry's answer about a local image, from the request on. With twenty such pods and no network, a
@@ -182,35 +184,22 @@ impl Pulls {
         let Some(job) = self.queue.end(number) else { return };
         let counter = if result.is_ok() { &counters::PULLS } else { &counters::FAILED_PULLS };
         counter.one();
-        let unreachable = matches!(&result, Err(error) if error.reason() == "RegistryUnavailable");
-        if job.stage == Stage::Fetched || !self.queue.is_silent(&job.registry, cx.mono()) {
-            let now = cx.mono();
-            self.queue.heard(&job.registry, !unreachable, now);
-        }
+        self.queue.heard(&job.registry, job.stage, !is_unreachable(&result), cx.mono());
         self.begin(cx);
         for waiter in &job.waiters {
             let present = cx.image_for(&waiter.reference, &job.secrets);
             let container = waiter.container.clone();
-            let event = match (&result, present) {
-                (Ok(_), Some(image_id)) => {
+            let event = match Outcome::of(&result, present, &job.name) {
+                Outcome::Pulled { image_id } => {
                     let message = pulled_message(cx, waiter, job.started, &image_id);
                     image_event(cx, waiter, false, "Pulled", message);
                     PodEvent::ImageReady { container, image_id }
                 }
-                // Offline is normal here: what the registry cannot refresh is used as it is.
-                (Err(error), Some(image_id)) if unreachable => {
-                    let message = format!("{error}; using the image that is on this node");
+                Outcome::Kept { image_id, message } => {
                     image_event(cx, waiter, true, "Failed", message);
                     PodEvent::ImageReady { container, image_id }
                 }
-                (Err(error), _) => {
-                    let message = error.to_string();
-                    PodEvent::ImageFailed { container, failure: ImageFailure::Pull, message }
-                }
-                (Ok(_), None) => {
-                    let message = format!("image {} was pulled but is not in the store", job.name);
-                    PodEvent::ImageFailed { container, failure: ImageFailure::Inspect, message }
-                }
+                Outcome::Failed { failure, message } => PodEvent::ImageFailed { container, failure, message },
             };
             cx.tell(&waiter.uid, event);
         }
@@ -262,29 +251,5 @@ fn not_asked(why: String) -> ImageError {
     ImageError::Helper { reason: "RegistryUnavailable".to_owned(), why }
 }
 
-/// Formats a duration like Go, cut to milliseconds: `734ms`, `1.5s`, `2m3.25s`.
-fn go_duration(time: Duration) -> String {
-    let ms = time.as_millis();
-    let seconds = |ms: u128| {
-        let text = format!("{}.{:03}", ms / 1000, ms % 1000);
-        format!("{}s", text.trim_end_matches('0').trim_end_matches('.'))
-    };
-    match ms {
-        0..1000 => format!("{ms}ms"),
-        1000..60_000 => seconds(ms),
-        60_000..3_600_000 => format!("{}m{}", ms / 60_000, seconds(ms % 60_000)),
-        _ => format!("{}h{}m{}", ms / 3_600_000, ms / 60_000 % 60, seconds(ms % 60_000)),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_read_like_gos() {
-        let text = |ms| go_duration(Duration::from_millis(ms));
-        assert_eq!([text(734), text(1500), text(2000), text(123_250)], ["734ms", "1.5s", "2s", "2m3.25s"]);
-        assert_eq!(text(3_661_001), "1h1m1.001s");
-    }
-}
+mod tests;

@@ -103,8 +103,12 @@ impl<W> Queue<W> {
         self.jobs.iter().filter(|job| job.stage == Stage::Fetched).map(|job| job.number).collect()
     }
 
-    /// The registry answered, or did not.
-    pub(super) fn heard(&mut self, registry: &str, answered: bool, now: Mono) {
+    /// The registry answered a job of this stage, or did not. A check does not prolong a silence, during which it was
+    /// not even asked.
+    pub(super) fn heard(&mut self, registry: &str, stage: Stage, answered: bool, now: Mono) {
+        if stage != Stage::Fetched && self.is_silent(registry, now) {
+            return;
+        }
         self.silent.retain(|_, until| now < *until);
         if answered {
             self.silent.remove(registry);
@@ -152,15 +156,29 @@ mod tests {
     #[test]
     fn a_silent_registry_is_remembered_for_a_minute() {
         let mut queue: Queue<()> = Queue::default();
-        queue.heard("x", false, Mono(0));
+        queue.heard("x", Stage::Fetched, false, Mono(0));
         assert!(queue.is_silent("x", Mono(59_000)) && !queue.is_silent("x", Mono(60_000)));
         assert!(!queue.is_silent("y", Mono(0)));
-        queue.heard("x", true, Mono(1000));
+        queue.heard("x", Stage::Fetched, true, Mono(1000));
         assert!(!queue.is_silent("x", Mono(1000)));
-        (0..1000).for_each(|n| queue.heard(&n.to_string(), false, Mono(0)));
+        (0..1000).for_each(|n| queue.heard(&n.to_string(), Stage::Fetched, false, Mono(0)));
         assert_eq!(queue.silent.len(), MOST_SILENT);
-        queue.heard("z", false, Mono(70_000));
+        queue.heard("z", Stage::Fetched, false, Mono(70_000));
         assert!(queue.is_silent("z", Mono(70_000)));
+    }
+
+    #[test]
+    fn check_during_a_silence_does_not_prolong_it() {
+        let mut queue: Queue<()> = Queue::default();
+        queue.heard("x", Stage::Checked, false, Mono(0));
+        queue.heard("x", Stage::Checked, false, Mono(59_999));
+        queue.heard("x", Stage::Checked, true, Mono(59_999));
+        assert!(queue.is_silent("x", Mono(59_999)) && !queue.is_silent("x", Mono(60_000)));
+        queue.heard("x", Stage::Checked, false, Mono(60_000));
+        queue.heard("x", Stage::Fetched, false, Mono(60_001));
+        assert!(queue.is_silent("x", Mono(120_000)), "a download has asked");
+        queue.heard("x", Stage::Fetched, true, Mono(60_002));
+        assert!(!queue.is_silent("x", Mono(60_002)));
     }
 
     #[test]

@@ -76,3 +76,59 @@ impl Services {
         Outside::new(served, &self.inside(), &self.link)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::ObjectKey;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::config::ServicesConfig;
+    use crate::net::services::view::SERVICE_VIEW;
+    use crate::net::services::{Here, Tables};
+    use crate::store::Store;
+
+    fn put(services: &mut Services, ports: u16) {
+        let key = ObjectKey { kind: SERVICE_VIEW.into(), namespace: "ns".into(), name: "web".into() };
+        let ports: Vec<Value> = (1..=ports).map(|port| json!({ "port": port })).collect();
+        services.put(&key, Some(json!({"spec": {"clusterIPs": ["10.96.0.7"], "ports": ports}})));
+        services.dirty.clear();
+        services.names_changed = false;
+        services.look_at_bounds();
+    }
+
+    #[test]
+    fn service_that_is_too_large_keeps_only_its_address() {
+        let store = Store::in_memory().unwrap();
+        let tables = Tables::new("b0", &[]);
+        let mut services = Services::open(&ServicesConfig::default(), tables, Here::default(), &store).unwrap();
+        let name = ("ns".to_owned(), "web".to_owned());
+        let ports = |services: &Services| services.taken(&name).map(|(view, _)| view.ports.len());
+        put(&mut services, 250);
+        assert_eq!((ports(&services), services.dirty.len(), services.names_changed), (Some(250), 0, false));
+        put(&mut services, 251);
+        assert_eq!((ports(&services), services.dirty.len(), services.names_changed), (Some(0), 1, true));
+        put(&mut services, 252);
+        assert_eq!((ports(&services), services.dirty.len()), (Some(0), 0), "it was too large before");
+        put(&mut services, 1);
+        assert_eq!((ports(&services), services.dirty.len()), (Some(1), 1));
+        let other = ("ns".to_owned(), "other".to_owned());
+        assert!(services.taken(&other).is_none());
+    }
+
+    #[test]
+    fn service_that_is_too_large_is_told_once() {
+        let (_folder, mut cx) = Context::in_a_folder();
+        let store = Store::in_memory().unwrap();
+        let tables = Tables::new("b0", &[]);
+        let mut services = Services::open(&ServicesConfig::default(), tables, Here::default(), &store).unwrap();
+        put(&mut services, 251);
+        for _ in 0..2 {
+            services.tell_bounds(&mut cx).unwrap();
+            assert_eq!((cx.store.outbox().unwrap().len(), services.beyond_told.len()), (1, 1));
+        }
+        put(&mut services, 1);
+        services.tell_bounds(&mut cx).unwrap();
+        assert!(services.beyond_told.is_empty(), "the next time is another one");
+    }
+}

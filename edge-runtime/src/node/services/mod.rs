@@ -3,25 +3,26 @@
 //!
 //! A change of a pod's readiness changes the rules in the same turn, without the cloud.
 //!
-//! This file holds the state. [`bounds`] limits it, [`kernel`] updates the kernel, [`outcome`] handles the result,
-//! [`surroundings`] holds other inputs, and [`names`] the data for the DNS helper.
+//! This file holds the state. [`views`] and [`surroundings`] take inputs, [`bounds`] limits them, [`kernel`] updates the
+//! kernel with what [`portion`] computes, [`outcome`] handles the result, and [`names`] has the data for the DNS helper.
 
 mod bounds;
 pub(super) mod done;
 mod flows;
+mod job;
 mod kernel;
 mod left_out;
 mod local_pod;
 mod names;
 mod outcome;
+mod portion;
 mod routes;
 mod surroundings;
 mod untold;
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
-
-use edge_protocol::message::ObjectKey;
 
 use self::flows::Flows;
 use self::left_out::LeftOut;
@@ -31,7 +32,6 @@ use super::context::Context;
 use crate::config::ServicesConfig;
 use crate::launch::Launch;
 use crate::net::services::table::ServiceName;
-use crate::net::services::view::{ENDPOINT_VIEW, SERVICE_NAMESPACE, SERVICE_VIEW};
 use crate::net::services::{EndpointView, Here, LocalPod, ServiceView, Tables};
 use crate::pod::clock::Mono;
 use crate::store::{Store, StoreError};
@@ -136,70 +136,9 @@ impl Services {
         };
         services.follow_node_ports();
         if enabled {
-            for key in store.held()?.into_iter().map(|digest| digest.key).filter(is_view) {
-                let body = store.object(&key.kind, &key.namespace, &key.name)?;
-                services.put(&key, body);
-            }
+            services.read_views(store)?;
         }
         Ok(services)
-    }
-
-    /// An object of the bridge has come, changed or gone; false if it is not about Services.
-    pub(super) fn take(&mut self, cx: &Context, key: &ObjectKey) -> bool {
-        if !is_view(key) {
-            return false;
-        }
-        if self.enabled {
-            match cx.store.object(&key.kind, &key.namespace, &key.name) {
-                Ok(body) => self.put(key, body),
-                // The Service stays as it is.
-                Err(error) => log::error!("{} {}/{}: {error}", key.kind, key.namespace, key.name),
-            }
-        }
-        true
-    }
-
-    fn put(&mut self, key: &ObjectKey, body: Option<serde_json::Value>) {
-        let name = (key.namespace.clone(), key.name.clone());
-        let unreadable = |error| {
-            let ObjectKey { kind, namespace, name } = key;
-            log::error!("{kind} {namespace}/{name} is left out: {error}");
-        };
-        if key.kind == SERVICE_NAMESPACE {
-            match body {
-                Some(_) => self.followed.insert(key.namespace.clone()),
-                None => self.followed.remove(&key.namespace),
-            };
-            self.names_changed = true;
-            return;
-        }
-        if key.kind == SERVICE_VIEW {
-            let view = body.and_then(|body| ServiceView::read(&body).map_err(unreadable).ok());
-            let of = |view: &Option<ServiceView>| -> [BTreeSet<IpAddr>; 2] {
-                let inside = view.iter().flat_map(ServiceView::ips).into_set();
-                [inside, view.iter().flat_map(ServiceView::outside).copied().into_set()]
-            };
-            let [new, new_outside] = of(&view);
-            let old = match view {
-                Some(view) => self.views.insert(name.clone(), view),
-                None => self.views.remove(&name),
-            };
-            let [old, old_outside] = of(&old);
-            let ips: BTreeSet<IpAddr> = (&new ^ &old).into_iter().chain(new_outside).chain(old_outside).into_set();
-            if !ips.is_empty() {
-                self.look_at_outside(&ips);
-            }
-        } else {
-            let view = body.and_then(|body| EndpointView::read(&body).map_err(unreadable).ok());
-            match view {
-                Some(view) => drop(self.others.insert(name.clone(), view)),
-                None => drop(self.others.remove(&name)),
-            }
-        }
-        self.left_out.changed(&name, !self.views.contains_key(&name));
-        self.untold.add([name.clone()]);
-        self.dirty.insert(name);
-        self.names_changed = true;
     }
 
     /// After a pod's turn: whether it is another endpoint now.
@@ -273,10 +212,6 @@ fn services_of<'a>(
     let first = (pod.namespace.clone(), String::new());
     let near = views.range(first..).take_while(move |((namespace, _), _)| *namespace == pod.namespace);
     near.filter(move |((namespace, _), view)| pod.is_selected(namespace, view)).map(|(name, _)| name)
-}
-
-fn is_view(key: &ObjectKey) -> bool {
-    [SERVICE_VIEW, ENDPOINT_VIEW, SERVICE_NAMESPACE].contains(&key.kind.as_str())
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! What follows from a pod's change, for the kernel and for names.
 
+use edge_protocol::message::ObjectKey;
 use serde_json::json;
 
 use super::done::Done;
 use super::*;
+use crate::net::services::view::SERVICE_VIEW;
 
 fn services() -> Services {
     let store = Store::in_memory().unwrap();
@@ -109,9 +111,9 @@ fn each_reason_for_a_step_wakes_the_loop() {
     assert_eq!(services.wake(), Some(Mono(60_000)), "a Service that was left out is tried again");
     services.flows.stale = true;
     assert_eq!(services.wake(), Some(Mono(0)), "flows are deleted after all portions");
-    services.sweep_at = Some(Mono(5));
+    services.sweep_at = Some(Mono(9));
     services.flows.stale = false;
-    assert_eq!(services.wake(), Some(Mono(5)));
+    assert_eq!(services.wake(), Some(Mono(9)));
     services.dirty.insert(web);
     assert_eq!(services.wake(), Some(Mono(7)), "changes before rules that were emptied");
     services.flows.stale = true;

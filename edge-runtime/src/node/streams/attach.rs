@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STDERR, STDIN, STDOUT};
+use edge_protocol::channel::{OPENED, STDERR, STDOUT};
 use edge_protocol::message::StreamRequest;
+use k8s_openapi::api::core::v1::Container;
 use serde_json::Value;
 use smol::future::or;
 
 use super::channels::{Channels, Incoming, Outgoing, Over, write};
+use super::input::Input;
 use super::{Asked, Streams, outcome, target};
 use crate::monitor::attach::{self, Attachment};
 use crate::monitor::client::MonitorClient;
 use crate::paths::Paths;
 use crate::pod::ephemeral;
-use crate::sys::from_json::from_json;
 use sampan_monitor::logs::cri::Stream;
 
 /// First pause before bytes that a terminal did not take are offered again, and the longest.
@@ -33,6 +34,24 @@ struct Session {
     once: bool,
 }
 
+/// Standard streams of a container, as its pod declares them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Declared {
+    stdin: bool,
+    terminal: bool,
+    once: bool,
+}
+
+impl Declared {
+    fn of(definition: Option<&Container>) -> Self {
+        let Some(definition) = definition else { return Self::default() };
+        let has = |field: Option<bool>| field.unwrap_or(false);
+        let terminal = has(definition.tty);
+        // As containerd: the input of a terminal is never ended (internal/cri/io/container_io.go).
+        Self { stdin: has(definition.stdin), terminal, once: has(definition.stdin_once) && !terminal }
+    }
+}
+
 impl Streams {
     pub(super) fn open_attach(&mut self, asked: &Asked<'_>) -> Result<(), String> {
         let (of, request) = (asked.of, asked.request);
@@ -41,21 +60,16 @@ impl Streams {
         };
         let entry = target::pod(of.cx, namespace, pod, uid)?;
         let id = target::running(entry, container)?;
-        let definition = ephemeral::definition(&entry.pod, container);
-        let definition = definition.as_deref();
-        let has = |field: Option<bool>| field.unwrap_or(false);
-        let terminal = definition.is_some_and(|one| has(one.tty));
-        // As containerd: the input of a terminal is never ended (internal/cri/io/container_io.go).
-        let once = definition.is_some_and(|one| has(one.stdin_once)) && !terminal;
+        let declared = Declared::of(ephemeral::definition(&entry.pod, container).as_deref());
         let session = Session {
             paths: of.cx.paths.clone(),
             monitor: of.monitor.clone(),
             id: id.clone(),
-            stdin: *stdin && definition.is_some_and(|one| has(one.stdin)),
+            stdin: *stdin && declared.stdin,
             stdout: *stdout,
             stderr: *stderr,
-            terminal,
-            once,
+            terminal: declared.terminal,
+            once: declared.once,
         };
         self.serve(asked, &id, |wires| serve(Channels::new(wires), session));
         Ok(())
@@ -109,10 +123,10 @@ async fn feed(from: &mut Incoming, session: &Session) -> Result<Value, Over> {
     let mut pipe = open.then(|| attach::open_stdin(&session.paths.bundle(&session.id)).ok()).flatten();
     loop {
         let record = from.next().await.map_err(|_| Over)?;
-        match record.channel {
-            STDIN if session.terminal && session.stdin => type_in(session, &record.data).await,
-            STDIN => write(&mut pipe, &record.data).await,
-            CLOSE if record.data == [STDIN] && session.stdin => {
+        match Input::of(&record) {
+            Input::Bytes(data) if session.terminal && session.stdin => type_in(session, data).await,
+            Input::Bytes(data) => write(&mut pipe, data).await,
+            Input::End if session.stdin => {
                 pipe = None;
                 if session.once {
                     session.monitor.close_stdin(&session.id);
@@ -121,14 +135,12 @@ async fn feed(from: &mut Incoming, session: &Session) -> Result<Value, Over> {
                     return Ok(outcome::exited(0));
                 }
             }
-            RESIZE => {
-                if let Ok(size) = from_json(&record.data)
-                    && let Err(error) = session.monitor.resize(&session.id, size).await
-                {
+            Input::Size(size) => {
+                if let Err(error) = session.monitor.resize(&session.id, size).await {
                     log::debug!("attach: {error}");
                 }
             }
-            _ => {}
+            Input::End | Input::Other => {}
         }
     }
 }
@@ -145,5 +157,21 @@ async fn type_in(session: &Session, mut data: &[u8]) {
             // The end of the container, if that is why, comes with its output.
             Err(error) => return log::debug!("attach: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_of_a_terminal_does_not_end_with_a_session() {
+        let of =
+            |stdin, tty, stdin_once| Declared::of(Some(&Container { stdin, tty, stdin_once, ..Container::default() }));
+        assert_eq!(of(Some(true), Some(true), Some(true)), Declared { stdin: true, terminal: true, once: false });
+        assert_eq!(of(Some(true), None, Some(true)), Declared { stdin: true, terminal: false, once: true });
+        assert_eq!(of(Some(true), Some(false), None), Declared { stdin: true, ..Declared::default() });
+        assert_eq!(of(None, None, None), Declared::default());
+        assert_eq!(Declared::of(None), Declared::default(), "the pod no longer has the container");
     }
 }

@@ -3,17 +3,17 @@
 
 use std::rc::Rc;
 
-use edge_protocol::channel::{CLOSE, OPENED, RESIZE, STDERR, STDIN, STDOUT};
+use edge_protocol::channel::{OPENED, STDERR, STDOUT};
 use edge_protocol::message::StreamRequest;
 use serde_json::Value;
 use smol::future::{or, zip};
 
 use super::channels::{Channels, Incoming, Outgoing, Over, write};
+use super::input::Input;
 use super::{Asked, outcome, target};
 use crate::monitor::exec::ExecError;
 use crate::monitor::exec::output::Output;
 use crate::monitor::exec::session::{Session, Streams, Terminal, Wanted};
-use crate::sys::from_json::from_json;
 
 impl super::Streams {
     pub(super) fn open_exec(&mut self, asked: &Asked<'_>) -> Result<(), String> {
@@ -67,21 +67,11 @@ async fn copy(to: &Outgoing, channel: u8, reader: Option<Output>) -> Result<(), 
 }
 
 async fn status(to: &Outgoing, ended: Result<i32, ExecError>) -> Result<Value, Over> {
-    Ok(match ended {
-        Ok(code) => outcome::exited(code),
-        Err(ExecError::NotStarted(message)) => {
-            let text = format!("OCI runtime exec failed: {message}");
-            match outcome::shell_code(&message) {
-                // The exit codes of Docker, which scripts expect.
-                Some(code) => {
-                    to.send(STDERR, format!("{text}: unknown\r\n").as_bytes()).await?;
-                    outcome::exited(code)
-                }
-                None => outcome::failed(&format!("error executing command in container: {text}")),
-            }
-        }
-        Err(error) => outcome::failed(&format!("error executing command in container: {error}")),
-    })
+    let (text, status) = outcome::of_exec(&ended);
+    if let Some(text) = text {
+        to.send(STDERR, text.as_bytes()).await?;
+    }
+    Ok(status)
 }
 
 /// Copies the client's input to the process, forever.
@@ -92,15 +82,11 @@ async fn feed(
 ) -> std::io::Result<std::convert::Infallible> {
     loop {
         let record = from.next().await?;
-        match record.channel {
-            STDIN => write(&mut stdin, &record.data).await,
-            CLOSE if record.data == [STDIN] => stdin = None,
-            RESIZE => {
-                if let Ok(size) = from_json(&record.data) {
-                    terminal.resize(size);
-                }
-            }
-            _ => {}
+        match Input::of(&record) {
+            Input::Bytes(data) => write(&mut stdin, data).await,
+            Input::End => stdin = None,
+            Input::Size(size) => terminal.resize(size),
+            Input::Other => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use edge_protocol::message::{StreamId, StreamRequest};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use smol::channel::Receiver;
 use smol::future::FutureExt;
@@ -71,13 +72,7 @@ fn asked_for(cx: &Context, request: &StreamRequest) -> Result<(Found, LogOptions
     };
     let id = crate::pod::id::container_id(&entry.record.uid, container, attempt);
     let running = record.state.live_id() == Some(id.as_str());
-    let now = cx.wall();
-    let since_seconds = since_seconds.and_then(|seconds| i64::try_from(seconds).ok());
-    let since = match (since_seconds, since_time) {
-        (Some(seconds), _) => now.checked_sub(jiff::SignedDuration::from_secs(seconds)).ok(),
-        (None, Some(text)) => Some(text.parse().map_err(|_| format!("sinceTime {text} is not RFC 3339"))?),
-        (None, None) => None,
-    };
+    let since = first_time(cx.wall(), *since_seconds, since_time.as_deref())?;
     let record = &entry.record;
     let directory = cx.paths.pod_logs(&record.namespace, &record.name, &record.uid).join(container);
     let options = LogOptions {
@@ -89,6 +84,16 @@ fn asked_for(cx: &Context, request: &StreamRequest) -> Result<(Found, LogOptions
         stream: None,
     };
     Ok((Found { directory, attempt, id, running }, options))
+}
+
+/// Time of the oldest wanted line; `None` for all. A time before the calendar's begin is `None`, too.
+fn first_time(now: Timestamp, seconds: Option<u64>, time: Option<&str>) -> Result<Option<Timestamp>, String> {
+    let seconds = seconds.and_then(|seconds| i64::try_from(seconds).ok());
+    match (seconds, time) {
+        (Some(seconds), _) => Ok(now.checked_sub(SignedDuration::from_secs(seconds)).ok()),
+        (None, Some(text)) => text.parse().map(Some).map_err(|_| format!("sinceTime {text} is not RFC 3339")),
+        (None, None) => Ok(None),
+    }
 }
 
 /// The attempt whose log is meant (K8s pkg/kubelet/kubelet_pods.go `validateContainerLogStatus`): with `previous` the
@@ -159,41 +164,4 @@ pub(super) async fn send_all(link: &LinkHandle, stream: StreamId, mut data: &[u8
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn record(state: &Value, last: Option<u32>) -> ContainerRecord {
-        let ended = |attempt| {
-            json!({
-                "id": "i", "attempt": attempt, "exit_code": 1, "reason": "Error", "finished_at": "2026-01-01T00:00:00Z",
-                "finished_mono": 0,
-            })
-        };
-        let mut record = serde_json::to_value(ContainerRecord::new(crate::pod::record::ContainerKind::App)).unwrap();
-        record["attempt"] = json!(7);
-        record["state"] = state.clone();
-        record["last"] = last.map_or(Value::Null, ended);
-        serde_json::from_value(record).unwrap()
-    }
-
-    #[test]
-    fn log_of_the_expected_attempt_is_chosen() {
-        let running =
-            json!({"state": "Running", "id": "x", "pid": 1, "started_at": "2026-01-01T00:00:00Z", "since": 0});
-        let waiting = json!({"state": "Waiting", "reason": "CrashLoopBackOff"});
-        assert_eq!(readable_attempt(&record(&running, Some(6)), false), Some(7));
-        assert_eq!(readable_attempt(&record(&running, Some(6)), true), Some(6));
-        assert_eq!(readable_attempt(&record(&running, None), true), None);
-        assert_eq!(readable_attempt(&record(&waiting, Some(6)), false), Some(6));
-        assert_eq!(readable_attempt(&record(&waiting, Some(6)), true), Some(6));
-        assert_eq!(readable_attempt(&record(&waiting, None), false), None);
-        let status = json!({"containerStatuses": [
-            {"name": "a", "state": {"waiting": {"reason": "ErrImagePull"}}},
-            {"name": "b", "state": {"waiting": {"reason": "PodInitializing"}}},
-        ]});
-        assert_eq!(waiting_for(&status, "a"), "image can't be pulled");
-        assert_eq!(waiting_for(&status, "b"), "PodInitializing");
-        assert_eq!(waiting_for(&Value::Null, "c"), "ContainerCreating");
-    }
-}
+mod tests;

@@ -8,6 +8,7 @@
 //! | `port_forward` | one connection to a port of a pod |
 //! | `delete_volume` | deletion of a volume that was provisioned here |
 //! | `stats` | usage of the node and its pods |
+//! | `input` | meaning of a record from a client |
 //! | `channels` | records in both directions, for streams with several flows of bytes |
 //! | `target` | the pod and container of a request |
 //! | `outcome` | result of a command, in Kubernetes' words |
@@ -16,6 +17,7 @@ mod attach;
 mod channels;
 mod delete_volume;
 mod exec;
+mod input;
 mod logs;
 mod outcome;
 mod port_forward;
@@ -150,5 +152,78 @@ impl Streams {
         for serving in self.open.values().filter(|serving| serving.container == id) {
             let _ = serving.ended.try_send(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use edge_protocol::message::{ToCloud, ToEdge};
+    use edge_protocol::stream::INITIAL_CREDIT;
+
+    use super::*;
+    use crate::link::LinkEvent;
+    use crate::node::bench::{Bench, running};
+
+    fn connected() -> (Bench, LinkHandle) {
+        let mut bench = Bench::new();
+        let link = LinkHandle::for_tests(&bench.node.cx.paths, &[]);
+        bench.node.cx.link = Some(link.clone());
+        link.says();
+        (bench, link)
+    }
+
+    fn exec(container: &str, command: &[&str]) -> StreamRequest {
+        StreamRequest::Exec {
+            namespace: "ns".into(),
+            pod: "u".into(),
+            uid: "u".into(),
+            container: container.into(),
+            command: command.iter().map(|word| (*word).to_owned()).collect(),
+            stdin: false,
+            stdout: true,
+            stderr: true,
+            tty: false,
+        }
+    }
+
+    #[test]
+    fn refused_request_ends_its_stream_with_the_reason() {
+        let (mut bench, link) = connected();
+        bench.add("u");
+        bench.container("u", running("u", 1));
+        let forward = |pod: &str| StreamRequest::PortForward {
+            namespace: "ns".into(),
+            pod: pod.into(),
+            uid: String::new(),
+            port: 80,
+        };
+        let delete = |volume: &str| StreamRequest::DeleteVolume { volume: volume.into() };
+        for (stream, (request, reason)) in (1..).zip([
+            (StreamRequest::Unknown, "does not know the request"),
+            (exec("c", &[]), "at least one command"),
+            (exec("other", &["true"]), "container not found (\"other\")"),
+            (forward("other"), "pod ns/other is not on this node"),
+            (forward("u"), "pod u is not running"),
+            (delete("../volumes"), "bad request"),
+            (delete(""), "bad request"),
+        ]) {
+            link.hears(&ToEdge::StreamOpen { stream, request: request.clone(), credit: 1000 });
+            bench.node.take_link(LinkEvent::Stream(StreamEvent::Opened { stream, request })).unwrap();
+            let said = link.says();
+            let [ToCloud::StreamEnd { stream: ended, error: Some(why) }] = said.as_slice() else { panic!("{said:?}") };
+            assert!(*ended == stream && why.contains(reason), "{why}");
+        }
+        assert!(bench.node.streams.open.is_empty());
+    }
+
+    #[test]
+    fn input_that_no_task_takes_gives_its_credit_back() {
+        let (mut bench, link) = connected();
+        link.hears(&ToEdge::StreamOpen { stream: 1, request: StreamRequest::Stats {}, credit: 1000 });
+        let data = vec![0; usize::try_from(INITIAL_CREDIT).unwrap()];
+        link.hears(&ToEdge::StreamData { stream: 1, data: data.clone() });
+        link.says();
+        bench.node.take_link(LinkEvent::Stream(StreamEvent::Data { stream: 1, data })).unwrap();
+        assert_eq!(link.says(), [ToCloud::StreamCredit { stream: 1, bytes: INITIAL_CREDIT }]);
     }
 }

@@ -3,13 +3,14 @@
 use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 
-use edge_protocol::channel::{CLOSE, OPENED, STDIN, STDOUT};
+use edge_protocol::channel::{CLOSE, OPENED, STDOUT};
 use edge_protocol::message::StreamRequest;
 use smol::Async;
 use smol::future::try_zip;
 use smol::io::AsyncWriteExt;
 
 use super::channels::{Channels, Incoming, Outgoing, Over};
+use super::input::Input;
 use super::{Asked, Streams, target};
 use crate::net::{NetError, dial};
 use crate::pod::spec::host_network;
@@ -62,14 +63,14 @@ async fn move_down(to: &Outgoing, connection: &Async<TcpStream>) -> Result<(), O
 async fn move_up(from: &mut Incoming, mut connection: &Async<TcpStream>) -> Result<(), Over> {
     loop {
         let record = from.next().await.map_err(|_| Over)?;
-        match record.channel {
-            STDIN => connection.write_all(&record.data).await.map_err(|_| Over)?,
-            CLOSE if record.data == [STDIN] => {
+        match Input::of(&record) {
+            Input::Bytes(data) => connection.write_all(data).await.map_err(|_| Over)?,
+            Input::End => {
                 // The port may have closed its side already.
                 let _ = connection.get_ref().shutdown(Shutdown::Write);
                 return Ok(());
             }
-            _ => {}
+            Input::Size(_) | Input::Other => {}
         }
     }
 }
@@ -84,4 +85,24 @@ fn refusal(target: &Target, error: &NetError) -> String {
         other => other.to_string(),
     };
     format!("error forwarding port {port} to pod {pod}, uid {uid}: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn client_is_told_which_port_refuses() {
+        let target = Target { namespace: None, port: 80, pod: "web".into(), uid: "u".into() };
+        let error = |kind: ErrorKind| NetError::Namespace { action: "connecting", source: Error::from(kind) };
+        assert_eq!(
+            refusal(&target, &error(ErrorKind::ConnectionRefused)),
+            "error forwarding port 80 to pod web, uid u: failed to connect to localhost:80 inside the pod: connection \
+             refused"
+        );
+        let other = refusal(&target, &error(ErrorKind::PermissionDenied));
+        assert!(other.starts_with("error forwarding port 80 to pod web, uid u: ") && !other.contains("localhost"));
+    }
 }

@@ -1,6 +1,6 @@
 //! Requests as bytes, and answers of a real server on loopback.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 use smol::Async;
 

@@ -4,6 +4,7 @@ use crate::sys::tasks::Tasks;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Container;
 use serde_json::json;
 
 use super::*;

@@ -1,6 +1,8 @@
 //! Reacts to the messages of clients and of the node: a state machine without I/O and without a clock. Each message
 //! goes to every subscriber that has room for it; no client waits for another.
 
+mod route;
+
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -9,13 +11,12 @@ use sampan_sys::vec_map::VecMap;
 
 use super::super::news::News;
 use super::super::packet::Broken;
-use super::client::{Client, LastWill, SUBSCRIPTIONS};
+use super::client::{Client, LastWill};
 use super::connect::{Connect, Will};
 use super::encode::{self, Ack};
 use super::filter::Filter;
-use super::message::{Body, Held};
-use super::outbox::Put;
-use super::packet::{Filters, Packet, Publish, Qos};
+use super::message::Held;
+use super::packet::Packet;
 use super::retained::Retained;
 use super::rights::Rights;
 use crate::twins::Listening;
@@ -26,18 +27,10 @@ pub(super) type Token = u64;
 const CLIENTS: usize = 64;
 /// Clients of a user that may not do everything: one cannot take the places of all.
 const OF_ONE_USER: usize = 8;
-/// Bytes of an id, of a topic, of a will.
+/// Bytes of an id, of a will.
 const CLIENT_ID: usize = 256;
-const TOPIC: usize = 1_024;
 const WILL: usize = 8 << 10;
-/// Maximum bytes of all waiting or retained messages. Beyond it, the client with the most waiting bytes loses them,
-/// except a share that each may have.
-const BYTES: usize = 2 << 20;
-const SHARE: usize = 16 << 10;
-/// Trees of topics with a `$` that clients speak in (4.7.2).
-const TREES: [&str; 2] = ["$hw/", "$ke/"];
 
-const TOO_SLOW: &str = "it does not read what it has to hear";
 const TAKEN_OVER: &str = "another one has its client id";
 const USER_CHANGED: &str = "its user is gone, or has other rights";
 
@@ -165,40 +158,6 @@ impl Hub {
         Ok(None)
     }
 
-    fn published(&mut self, token: Token, publish: &Publish<'_>) -> Result<Option<News>, Broken> {
-        let Some(client) = self.clients.get_mut(&token) else { return Ok(None) };
-        let (sure, new) = match publish.qos {
-            Qos::Zero => (false, true),
-            Qos::One(id) => {
-                client.out.answer(&encode::ack(Ack::Puback, id));
-                (true, true)
-            }
-            Qos::Two(id) => {
-                let Some(new) = client.receive(id) else {
-                    return Err(Broken("too many messages of QoS 2 are not released".to_owned()));
-                };
-                client.out.answer(&encode::ack(Ack::Pubrec, id));
-                (true, new)
-            }
-        };
-        // MQTT has no other answer to a forbidden message [MQTT-3.3.5-2].
-        let rights = Rc::clone(&client.rights);
-        if !new || !self.may(&rights, publish.topic) {
-            return Ok(None);
-        }
-        if let Some(payload) = publish.payload {
-            self.route(publish.topic, payload, sure, publish.retain);
-        }
-        Ok(self.news(publish.topic, publish.payload))
-    }
-
-    fn may(&self, rights: &Rights, topic: &str) -> bool {
-        topic.len() <= TOPIC
-            && (!topic.starts_with('$') || TREES.iter().any(|tree| topic.starts_with(tree)))
-            && !self.says.iter().any(|filter| filter.matches(topic))
-            && rights.may_publish(topic)
-    }
-
     fn node_hears(&self, topic: &str) -> bool {
         self.hears.iter().chain(&self.wanted).any(|filter| filter.matches(topic))
     }
@@ -206,86 +165,6 @@ impl Hub {
     /// Sets the topics that the node receives beside those of devices.
     pub(super) fn hear(&mut self, wanted: &BTreeSet<String>) {
         self.wanted = wanted.iter().filter_map(|text| Filter::new(text)).collect();
-    }
-
-    fn news(&self, topic: &str, payload: Option<&[u8]>) -> Option<News> {
-        self.node_hears(topic).then(|| News::Message {
-            topic: topic.to_owned(),
-            payload: payload.map(<[u8]>::to_vec),
-            retained: false,
-        })
-    }
-
-    fn subscribed(&mut self, token: Token, id: u16, filters: &Filters<'_>) -> Option<News> {
-        let client = self.clients.get_mut(&token)?;
-        let mut taken = BTreeSet::new();
-        let mut codes = Vec::new();
-        for (number, (filter, qos)) in filters.iter().enumerate() {
-            let code = if number < SUBSCRIPTIONS { client.subscribe(&filter, qos) } else { encode::REFUSED };
-            codes.push(code);
-            if code != encode::REFUSED {
-                taken.insert(filter);
-            }
-        }
-        client.out.answer(&encode::suback(id, &codes));
-        // Each retained message once, though several of these filters match it [MQTT-3.3.1-6].
-        for (body, sure) in self.retained.matching(&taken) {
-            let sure = sure && client.hears(&body.topic) == Some(true);
-            if client.out.put(body, sure, true) != Put::Taken {
-                self.counted.dropped += 1;
-            }
-        }
-        taken.retain(|filter| self.says.iter().any(|said| said.meets(filter)));
-        let heard: Vec<Filter> = taken.into_iter().collect();
-        client.hears_node |= !heard.is_empty();
-        (!heard.is_empty()).then_some(News::Subscribed(heard))
-    }
-
-    /// A message of the node.
-    pub(super) fn publish(&mut self, topic: &str, payload: &[u8]) {
-        self.route(topic, payload, true, false);
-    }
-
-    fn route(&mut self, topic: &str, payload: &[u8], sure: bool, retain: bool) {
-        let mut body = None;
-        if retain && payload.is_empty() {
-            // [MQTT-3.3.1-10], [MQTT-3.3.1-11]
-            self.retained.remove(topic);
-        } else if retain {
-            let body = body.insert(Body::new(topic, payload, &self.held));
-            self.counted.dropped += u64::from(!self.retained.put(body, sure));
-        }
-        let mut slow = Vec::new();
-        for (token, client) in self.clients.iter_mut() {
-            let Some(granted) = client.hears(topic) else { continue };
-            let body = body.get_or_insert_with(|| Body::new(topic, payload, &self.held));
-            match client.out.put(body, sure && granted, false) {
-                Put::Taken => {}
-                Put::Dropped => self.counted.dropped += 1,
-                Put::TooSlow => slow.push(*token),
-            }
-            if !client.woken {
-                client.woken = true;
-                self.woken.push(*token);
-            }
-        }
-        drop(body);
-        slow.into_iter().for_each(|token| self.cut(token, TOO_SLOW));
-        self.relieve();
-    }
-
-    /// Drops messages of the client with the most waiting bytes while there are too many.
-    fn relieve(&mut self) {
-        while self.held.bytes() > BYTES {
-            let most = self.clients.iter_mut().max_by_key(|(_, client)| client.out.bytes());
-            let Some((token, client)) = most.filter(|(_, client)| client.out.bytes() > SHARE) else { return };
-            let dropped = client.out.drop_unsure();
-            self.counted.dropped += u64::try_from(dropped).unwrap_or(0);
-            if dropped == 0 {
-                let token = *token;
-                self.cut(token, TOO_SLOW);
-            }
-        }
     }
 
     fn cut(&mut self, token: Token, why: &'static str) {
@@ -354,18 +233,6 @@ impl Hub {
     /// Bytes of all messages that wait or are retained.
     pub(super) fn held_bytes(&self) -> usize {
         self.held.bytes()
-    }
-
-    /// Topic and payload of what is retained of these topics.
-    pub(super) fn retained(&self, topics: &[String]) -> Vec<(String, Vec<u8>)> {
-        let filters = topics.iter().filter_map(|topic| Filter::new(topic));
-        let found = |filter: Filter| {
-            let filter = BTreeSet::from([filter]);
-            let bodies =
-                self.retained.matching(&filter).map(|(body, _)| (body.topic.to_string(), body.payload.to_vec()));
-            bodies.collect::<Vec<_>>()
-        };
-        filters.flat_map(found).collect()
     }
 
     /// One was refused.

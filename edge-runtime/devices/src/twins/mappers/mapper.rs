@@ -4,14 +4,15 @@
 //! Calls go one by one. A device waits by name, and the mapper gets the state at its turn: the newest wins, and a state
 //! that the mapper already has is not sent again.
 
+mod next;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use sampan_devices_control::Named;
-use sampan_dmi::{Message, RemoveDeviceRequest, append, mapper as method};
 use sampan_sys::gather::Gather;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, Source, Wanted};
+use super::given::{Given, Wanted};
 use super::retry::{self, Retry};
 use super::rows::{self, Rows};
 use crate::grpc::{Code, Status};
@@ -171,68 +172,6 @@ impl Mapper {
         self.queue.values().map(|retry| retry.at.max(self.down.at)).min()
     }
 
-    /// The next call, of this number.
-    pub(super) fn next(&mut self, now: u64, call: u64, source: &mut Source<'_>, rows: &mut Rows) -> Option<ToCall> {
-        if self.flying.is_some() || self.down.at > now {
-            return None;
-        }
-        while let Some(device) = self.queue.iter().find(|(_, retry)| retry.at <= now).map(|(id, _)| id.clone()) {
-            let wanted = if self.info.replaced { Wanted::Gone } else { source.wanted(&device) };
-            let given = match wanted {
-                Wanted::Is(given) if self.is_of(&given) => Some(given),
-                Wanted::Is(_) | Wanted::Gone => None,
-                Wanted::Later => {
-                    self.queue.remove(&device);
-                    continue;
-                }
-            };
-            let (what, to_call) = match (self.held.get(&device), given) {
-                (None, None) => {
-                    self.queue.remove(&device);
-                    self.refused.remove(&device);
-                    continue;
-                }
-                (Some(Some(held)), Some(given)) if *held == given.hash => {
-                    self.queue.remove(&device);
-                    continue;
-                }
-                (Some(_), None) => {
-                    // KubeEdge's framework crashes on a second one. After a crash of this process its successor must
-                    // know of the attempt.
-                    if self.held.insert(device.clone(), None) != Some(None) {
-                        rows.put_at_once(rows::of_device(self.number, &device), rows::record(None));
-                    }
-                    (What::Remove, remove(&device))
-                }
-                (held, Some(given)) => {
-                    let (what, to_call) = self.give(held.is_some(), &given);
-                    (what, ToCall { odd: Some((device.clone(), given.notes.text())), ..to_call })
-                }
-            };
-            self.flying = Some(Flying { call, device, what });
-            return Some(to_call);
-        }
-        None
-    }
-
-    /// The model first, if it does not hold it as it is.
-    fn give(&self, is_held: bool, given: &Given) -> (What, ToCall) {
-        let mut message = Vec::new();
-        let model = &given.model;
-        match self.models.get(&model.id) {
-            Some(hash) if *hash == model.hash => {
-                let path = if is_held { method::UPDATE_DEVICE } else { method::REGISTER_DEVICE };
-                append(&mut message, 1, &given.device);
-                (What::Device(given.hash), ToCall { path, message, odd: None })
-            }
-            old => {
-                let path = if old.is_some() { method::UPDATE_DEVICE_MODEL } else { method::CREATE_DEVICE_MODEL };
-                append(&mut message, 1, &model.message);
-                (What::Model(model.id.clone(), model.hash), ToCall { path, message, odd: None })
-            }
-        }
-    }
-
     /// The mapper has reported about this device: it runs, and may accept calls now.
     pub(super) fn is_heard(&mut self, now: u64, device: &Named) {
         if self.held.contains_key(device) {
@@ -304,9 +243,4 @@ impl Mapper {
         self.queue.insert(device, Retry::at(now));
         None
     }
-}
-
-fn remove(Named { namespace, name }: &Named) -> ToCall {
-    let request = RemoveDeviceRequest { device_name: name.to_string(), device_namespace: namespace.to_string() };
-    ToCall { path: method::REMOVE_DEVICE, message: request.encode_to_vec(), odd: None }
 }

@@ -7,6 +7,7 @@
 //! | `request` | what a mapper asks |
 //! | `allowed` | whose mappers may speak |
 //! | `rate` | how often they may register |
+//! | `drive` | the calls that are due |
 //! | `mapper`, `retry` | one mapper: what it holds, its next call, and when |
 //! | `given`, `convert`, `push` | what it is given of a device |
 //! | `packed` | specs of devices, in little memory |
@@ -15,6 +16,7 @@
 
 mod allowed;
 mod convert;
+mod drive;
 mod given;
 mod mapper;
 mod packed;
@@ -29,7 +31,7 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use sampan_devices_control::{FromHelper, Named, Row, Settings};
+use sampan_devices_control::{Named, Row, Settings};
 use sampan_sys::gather::Gather;
 use serde::Serialize;
 use serde_json::Value;
@@ -37,7 +39,6 @@ use serde_json::Value;
 use super::{MINUTE, Now, Output, Twins};
 use crate::grpc::Status;
 use allowed::Allowed;
-use given::{Source, Wanted};
 use mapper::{Info, Mapper, Refusal};
 use rate::Rate;
 use request::not_ready;
@@ -50,9 +51,6 @@ pub(super) use rows::is_of_mapper;
 
 /// Our own in the folder.
 pub const SOCKET: &str = "dmi.sock";
-/// Time after which a replaced mapper that accepts no calls is given up, in milliseconds.
-const GIVE_UP: u64 = 10 * MINUTE;
-
 /// The call to answer, and the answer.
 #[derive(Debug)]
 struct Registration {
@@ -203,79 +201,6 @@ impl Twins {
             let answer = self.registered(now, &registration, info);
             self.outputs.push(Output::Answer { call: registration.call, answer });
         }
-    }
-
-    /// Makes the calls that are due.
-    pub(super) fn drive(&mut self, now: Now) {
-        if !self.ready || !self.mappers.are_on() {
-            return;
-        }
-        let pods = self.mappers.pods_to_ask(now.mono);
-        if self.daemon {
-            self.outputs.extend(pods.into_iter().map(|uid| Output::Tell(FromHelper::Pod { uid })));
-        }
-        let mut source = Source::new(&self.devices, &self.models);
-        let (mut odd, mut calls) = (Vec::new(), Vec::new());
-        let Mappers { all, rows, touched, call, .. } = &mut self.mappers;
-        for id in std::mem::take(touched) {
-            if all.is_empty() {
-                break;
-            }
-            let wanted = source.wanted(&id);
-            all.iter_mut().for_each(|mapper| mapper.look(&id, &wanted));
-            let note = match wanted {
-                Wanted::Is(given) if all.iter().any(|mapper| mapper.info.protocol == given.protocol) => {
-                    given.notes.text()
-                }
-                _ => None,
-            };
-            odd.push((id, note));
-        }
-        for mapper in all.iter_mut() {
-            if let Some(to_call) = mapper.next(now.mono, *call + 1, &mut source, rows) {
-                *call += 1;
-                let mapper::ToCall { path, message, odd: note } = to_call;
-                odd.extend(note);
-                let (mapper, socket) = (mapper.number, mapper.info.socket.clone());
-                calls.push(Output::Call { mapper, socket, call: *call, path, message });
-            }
-        }
-        all.retain(|mapper| {
-            let over = mapper.info.replaced && (mapper.held.is_empty() || mapper.known + GIVE_UP <= now.mono);
-            if over {
-                mapper.rows().for_each(|(uid, _)| rows.forget(uid));
-                calls.push(Output::Hangup { mapper: mapper.number });
-            }
-            !over
-        });
-        for (id, note) in odd {
-            self.warn_of(&id, note);
-        }
-        if !self.mappers.rows.is_empty() {
-            if self.daemon && self.mappers.rows.is_urgent() && !self.keep.is_spent(now.mono) {
-                self.keep_rows(super::keep::Which::Mappers, now);
-            } else {
-                self.keep.soon_mappers(now.mono);
-            }
-        }
-        self.outputs.append(&mut calls);
-    }
-
-    /// Once for each state of it.
-    fn warn_of(&mut self, id: &Named, note: Option<String>) {
-        let odd = &mut self.mappers.odd;
-        let Some(message) = note else { return drop(odd.remove(id)) };
-        if odd.insert(id.clone(), message.clone()).as_ref() != Some(&message) {
-            self.mapper_event(id, Event { warning: true, reason: "DeviceNotFitForMapper", message });
-        }
-    }
-
-    fn mapper_event(&mut self, id: &Named, event: Event) {
-        let Some(device) = self.devices.get(id).filter(|_| self.daemon) else { return };
-        let (namespace, name) = (id.namespace.to_string(), id.name.to_string());
-        let Event { warning, reason, message } = event;
-        let (uid, reason) = (device.uid.to_string(), reason.to_owned());
-        self.outputs.push(Output::Tell(FromHelper::Event { namespace, name, uid, warning, reason, message }));
     }
 
     /// Rows of what mappers hold that have changed since the last call: to record before anything else is done, so that

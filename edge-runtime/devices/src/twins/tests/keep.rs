@@ -1,6 +1,7 @@
 //! Stored state: its content, when it is written, and how a new process restores it.
 
 use super::*;
+use crate::twins::tell::ROWS;
 
 /// A process that starts with these rows.
 fn started(rows: &[Row], led: &str) -> World {

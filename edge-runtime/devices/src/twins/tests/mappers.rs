@@ -12,7 +12,7 @@ use sampan_dmi::{
 use edge_protocol::json::SetField;
 
 use super::*;
-use crate::grpc::Code;
+use crate::grpc::{Code, Status};
 
 pub(super) const FOLDER: &str = "/etc/kubeedge";
 const NEVER: &str = "no such call";

@@ -120,3 +120,81 @@ fn pod_plan(cx: &Context, cgroups: &Cgroups, entry: &Entry) -> PodPlan {
         cgroup,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::pod::clock::Mono;
+    use crate::pod::record::{ContainerKind, ContainerRecord, PodRecord, PodSource, SignalState, StopReason};
+
+    fn stopping(pid: i32, started_at: Option<Timestamp>) -> ContainerState {
+        ContainerState::Stopping {
+            id: "i".to_owned(),
+            pid,
+            started_at,
+            because: StopReason::Deleted,
+            kill_at: Mono(0),
+            spare_until: None,
+            signal: SignalState::Stop,
+        }
+    }
+
+    fn add(cx: &mut Context, uid: &str, spec: &Value, containers: &[(&str, ContainerState)]) {
+        let pod = serde_json::from_value(json!({"spec": spec})).unwrap();
+        let mut record = PodRecord::new(uid, "ns", uid, PodSource::Api, &cx.clock.now());
+        for (name, state) in containers {
+            let container = ContainerRecord { state: state.clone(), ..ContainerRecord::new(ContainerKind::App) };
+            record.containers.insert((*name).to_owned(), container);
+        }
+        cx.pods.insert(Entry::new(Rc::new(pod), record));
+    }
+
+    #[test]
+    fn container_without_a_process_is_not_measured() {
+        let (_folder, mut cx) = Context::in_a_folder();
+        let started = Timestamp::UNIX_EPOCH;
+        let running = ContainerState::Running { id: "i".to_owned(), pid: 7, started_at: started, since: Mono(0) };
+        let containers = [
+            ("ending", stopping(8, Some(started))),
+            ("running", running),
+            ("starting", stopping(0, Some(started))),
+            ("unknown", stopping(9, None)),
+            ("waiting", ContainerState::waiting()),
+        ];
+        let spec = json!({"containers": []});
+        add(&mut cx, "a", &spec, &containers);
+        add(&mut cx, "b", &spec, &[("waiting", ContainerState::waiting())]);
+        let plan = Plan::of(&cx, &Cgroups::absent()).unwrap();
+        let [pod] = plan.pods.as_slice() else { panic!("{} pods", plan.pods.len()) };
+        let found: Vec<(&str, i32)> = pod.containers.iter().map(|one| (one.name.as_str(), one.pid)).collect();
+        assert_eq!((pod.uid.as_str(), found), ("a", vec![("ending", 8), ("running", 7)]));
+        let cgroups: Vec<&str> = plan.cgroups().collect();
+        assert_eq!((cgroups.len(), cgroups.first()), (4, Some(&ROOT)), "the machine, the pod, and both containers");
+    }
+
+    #[test]
+    fn volumes_that_end_with_their_pod_are_measured() {
+        let (_folder, mut cx) = Context::in_a_folder();
+        let volumes = json!([
+            {"name": "empty", "emptyDir": {}},
+            {"name": "map", "configMap": {"name": "m"}},
+            {"name": "secret", "secret": {"secretName": "s"}},
+            {"name": "token", "projected": {}},
+            {"name": "labels", "downwardAPI": {}},
+            {"name": "host", "hostPath": {"path": "/"}},
+        ]);
+        let running =
+            ContainerState::Running { id: "i".to_owned(), pid: 7, started_at: Timestamp::UNIX_EPOCH, since: Mono(0) };
+        add(&mut cx, "u", &json!({"containers": [], "volumes": volumes}), &[("c", running)]);
+        let plan = Plan::of(&cx, &Cgroups::absent()).unwrap();
+        let folder = cx.paths.pod("u");
+        let of = |kind: &str, name: &str| (name.to_owned(), folder.join(kind).join(name));
+        let objects = ["map", "secret", "token", "labels"].map(|name| of("objects", name));
+        let wanted: Vec<(String, PathBuf)> = std::iter::once(of("volumes", "empty")).chain(objects).collect();
+        assert_eq!(plan.pods.first().map(|pod| &pod.volumes), Some(&wanted));
+    }
+}

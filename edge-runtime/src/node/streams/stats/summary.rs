@@ -157,3 +157,64 @@ impl Looked<'_> {
         Value::Object(map)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looked<'a>(usages: &'a Usages, rates: &'a Rates, disk: &'a Answers) -> Looked<'a> {
+        let space = DiskSpace { total_bytes: 100, available_bytes: 40, ..DiskSpace::default() };
+        Looked { usages, rates, disk, space, time: "now".to_owned() }
+    }
+
+    #[test]
+    fn value_that_the_kernel_does_not_count_is_absent() {
+        let (usages, rates, disk) = (Usages::new(), Rates::default(), Answers::new());
+        let looked = looked(&usages, &rates, &disk);
+        assert_eq!((looked.memory("/a"), looked.cpu("/a")), (json!({"time": "now"}), json!({"time": "now"})));
+        let empty = json!({"time": "now", "availableBytes": 40, "capacityBytes": 100, "inodesFree": 0, "inodes": 0});
+        assert_eq!(looked.file_system(None), empty);
+    }
+
+    #[test]
+    fn available_memory_is_what_the_limit_leaves() {
+        let (rates, disk) = (Rates::default(), Answers::new());
+        let of = |memory_limit_bytes, working_set_bytes| {
+            let usage = CgroupUsage { memory_limit_bytes, working_set_bytes, ..CgroupUsage::default() };
+            let usages: Usages = [("/a".to_owned(), usage)].into_iter().collect();
+            let memory = looked(&usages, &rates, &disk).memory("/a");
+            memory.get("availableBytes").cloned()
+        };
+        assert_eq!(of(Some(10), Some(4)), Some(json!(6)));
+        assert_eq!(of(Some(4), Some(10)), Some(json!(0)), "the limit was lowered");
+        assert_eq!((of(None, Some(4)), of(Some(4), None)), (None, None));
+    }
+
+    #[test]
+    fn disk_use_is_that_of_the_container_or_volume_of_this_name() {
+        let used = |bytes| Used { bytes, inodes: 1 };
+        let of = |name: &str, bytes| BTreeMap::from([(name.to_owned(), used(bytes))]);
+        let disk = DiskUsage {
+            volumes: of("scratch", 1),
+            layers: of("c", 2),
+            logs: of("c", 3),
+            elsewhere: of("memory", 4),
+            ..DiskUsage::default()
+        };
+        let (usages, rates, answers) = (Usages::new(), Rates::default(), Answers::new());
+        let looked = looked(&usages, &rates, &answers);
+        let plan = |name: &str| {
+            let (name, cgroup) = (name.to_owned(), "/a".to_owned());
+            ContainerPlan { name, started: Timestamp::UNIX_EPOCH, pid: 1, cgroup }
+        };
+        let bytes = |value: &Value, part: &str| value.pointer(&format!("{part}/usedBytes")).and_then(Value::as_u64);
+        let container = looked.container(&plan("c"), Some(&disk));
+        assert_eq!((bytes(&container, "/rootfs"), bytes(&container, "/logs")), (Some(2), Some(3)));
+        let other = looked.container(&plan("other"), Some(&disk));
+        assert_eq!((bytes(&other, "/rootfs"), bytes(&other, "/logs")), (None, None));
+        let volumes = ["scratch", "memory", "unknown"]
+            .map(|name| bytes(&looked.volume(name, Path::new("/does/not/exist"), Some(&disk)), ""));
+        assert_eq!(volumes, [Some(1), Some(4), None]);
+        assert_eq!(bytes(&looked.container(&plan("c"), None), "/logs"), None, "the walk has not reached the pod");
+    }
+}

@@ -1,0 +1,26 @@
+//! What a node reports of its pods and of itself. Values only.
+
+use serde::{Deserialize, Serialize};
+
+/// One thing a node reports. Kept in the node's durable outbox until the bridge acknowledges it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Report {
+    /// Newest `PodStatus` of a pod; an older unsent one of the same uid is replaced.
+    PodStatus { namespace: String, name: String, uid: String, status: serde_json::Value },
+    /// Every container of a deleted pod has ended and its resources are released: the object may go.
+    PodGone { namespace: String, name: String, uid: String },
+    /// The node's own object: labels, taints, `NodeStatus`. Newest wins.
+    Node { node: serde_json::Value },
+    /// A core/v1 Event about a pod or the node.
+    Event { event: serde_json::Value },
+    /// A static pod of this node, to be shown in the API as a mirror pod.
+    MirrorPod { pod: serde_json::Value },
+    /// The static pod of this name and static uid is gone: delete its mirror.
+    MirrorGone { namespace: String, name: String, static_uid: String },
+    /// Newest [`OrderStatus`](super::OrderStatus) of the job with this uid.
+    Order { job: String, status: serde_json::Value },
+    /// A report this build does not know; acknowledged with a refusal.
+    #[serde(other)]
+    Unknown,
+}

@@ -1,0 +1,60 @@
+//! What a reset deletes and what it does not.
+
+use super::*;
+
+#[test]
+fn state_on_a_disk_of_its_own_is_not_reset() {
+    let root = tempfile::tempdir().unwrap();
+    let state = root.path().join("state");
+    refuse_mounted(&state).unwrap();
+    std::fs::create_dir(&state).unwrap();
+    refuse_mounted(&state).unwrap();
+    std::fs::remove_dir(&state).unwrap();
+    std::os::unix::fs::symlink("/proc", &state).unwrap();
+    assert!(matches!(refuse_mounted(&state), Err(CliError::Failed(why)) if why.contains("mounted at /proc,")));
+}
+
+#[test]
+fn logs_of_other_nodes_stay() {
+    let root = tempfile::tempdir().unwrap();
+    let paths = Paths::new(root.path());
+    let logs = ["default_web_0a-1", "default_web_0b-2", "default_web_", "x_..", "readme"];
+    for folder in logs.map(|name| paths.all_pod_logs().join(name)).into_iter().chain([paths.pod("0a-1")]) {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    remove_logs(&paths).unwrap();
+    let left = logs.map(|name| paths.all_pod_logs().join(name).exists());
+    assert_eq!(left, [false, true, true, true, true]);
+    logs[1..].iter().for_each(|name| std::fs::remove_dir(paths.all_pod_logs().join(name)).unwrap());
+    remove_logs(&paths).unwrap();
+    assert!(!paths.all_pod_logs().exists(), "an empty folder goes, too");
+}
+
+#[test]
+fn helpers_of_this_node_are_known_by_their_arguments() {
+    let paths = Paths::new(Path::new("/srv/node"));
+    let is = |program: &str, line: &str| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        is_helper(Path::new(program), &words, &paths)
+    };
+    let own = "/usr/bin/edge-runtime";
+    for line in [
+        "/proc/self/exe dns --root /srv/node --listen 10.86.0.1",
+        "edge-runtime pull --root /srv/node --helper -- web:1",
+        "edge-runtime sweep --root /srv/node/",
+    ] {
+        assert!(is(own, line) && is("/usr/bin/edge-runtime (deleted)", line), "{line}");
+        assert!(!is("/usr/bin/vi", line), "{line}");
+    }
+    assert!(is("/usr/bin/edge-devices", "edge-devices --socket /srv/node/run/edge-runtime/devices.sock"));
+    for line in [
+        "/proc/self/exe dns --root /srv/other",
+        "edge-runtime pull --root /srv/node web:1",
+        "edge-runtime reset --all --root /srv/node",
+        "edge-runtime run --root /srv/node",
+        "edge-runtime",
+    ] {
+        assert!(!is(own, line), "{line}");
+    }
+    assert!(!is("/usr/bin/edge-devices", "edge-devices --socket /srv/other/run/edge-runtime/devices.sock"));
+}
