@@ -44,7 +44,9 @@ pub fn problem(key: &str, value: &str) -> Option<String> {
 pub fn form_problem(key: &str, value: &str) -> Option<String> {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     if !is_name(name) || domain.is_some_and(|domain| !is_domain(domain)) {
-        return Some(format!("{key:?} is no key of a label or taint: [DOMAIN/]NAME, NAME of up to 63 letters, digits, -_."));
+        return Some(format!(
+            "{key:?} is no key of a label or taint: [DOMAIN/]NAME, NAME of up to 63 letters, digits, -_."
+        ));
     }
     let is_wrong = !value.is_empty() && !is_name(value);
     is_wrong.then(|| format!("{value:?} of {key} is no value of a label or taint: up to 63 letters, digits, -_."))

@@ -142,7 +142,7 @@ fn taint_that_the_api_refuses_is_left_out() {
     let (parsed, left_out) = ConfigFile::parse_lenient(text.to_owned(), file).expect("the node runs and registers");
     assert_eq!(parsed.taints, ["a=b:NoSchedule", "a:NoExecute"]);
     for (said, part) in left_out.iter().zip(["Halle 7", "a has two taints with effect NoSchedule", "'d'"]) {
-        assert!(said.contains(part) && said.contains("config.yaml: key taints"), "{said}");
+        assert!(said.contains(part) && said.contains("config.yaml, key taints"), "{said}");
     }
     assert_eq!(left_out.len(), 3, "{left_out:?}");
 }

@@ -78,7 +78,6 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::link::LinkHandle;
     use crate::node::bench::Bench;
 

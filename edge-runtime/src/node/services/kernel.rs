@@ -19,6 +19,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Rules that were emptied are deleted then: kernels before 6.2 hold them for a moment.
 const SWEEP_AFTER: Duration = Duration::from_secs(2);
 
+/// What the result of a run of `nft` means.
+type Means = fn(Result<(), String>) -> Done;
+
 impl Services {
     /// Tells the kernel what has changed, if it is time. Called with each round of the loop.
     ///
@@ -94,7 +97,7 @@ impl Services {
     }
 
     /// What the kernel does not hold yet; if it holds all, the deletion of emptied rules, when that is due.
-    fn update(&mut self, now: Mono) -> Option<(Change, fn(Result<(), String>) -> Done)> {
+    fn update(&mut self, now: Mono) -> Option<(Change, Means)> {
         if let Some(change) = self.change() {
             self.sweep_at = Some(now.after(SWEEP_AFTER));
             self.not_before = Some(now.after(PAUSE));
