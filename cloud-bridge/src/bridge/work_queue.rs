@@ -11,6 +11,9 @@ use sampan_log::printable::printable;
 /// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(20);
+/// Pause after a second conflict, doubled up to [`MAX_PAUSE`]; the first one is retried at once (client-go
+/// `workqueue.DefaultTypedControllerRateLimiter`, `retry.DefaultRetry`).
+const CONFLICT_PAUSE: Duration = Duration::from_millis(5);
 /// Pause after the API refused for a reason that an administrator may fix, doubled up to the second value.
 const REFUSED_PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
 /// Maximum number of reports of one node that are retried after a refusal. They take room of its window; beyond it a
@@ -57,8 +60,20 @@ pub enum Outcome {
     Refused(String),
     /// The API did not answer, or is overloaded.
     Retry(String),
+    /// Another client changed the object during the attempt. The next one begins with its present state.
+    Conflict(String),
     /// The API refused it because of a policy or a right that an administrator may fix.
     Later(String),
+}
+
+impl Outcome {
+    /// Reason why the report is not in the API.
+    pub fn problem(&self) -> Option<&str> {
+        match self {
+            Self::Written => None,
+            Self::Refused(why) | Self::Retry(why) | Self::Conflict(why) | Self::Later(why) => Some(why),
+        }
+    }
 }
 
 /// One attempt to be made after a pause.
@@ -89,6 +104,8 @@ struct Waiting {
     running: Option<Vec<u64>>,
     queue: VecDeque<(Vec<u64>, Report)>,
     failures: u32,
+    /// Number of successive conflicts.
+    conflicts: u32,
     /// Number of successive refusals.
     refusals: u32,
 }
@@ -121,7 +138,8 @@ impl WorkQueue {
             n => first.saturating_mul(1 << (n - 1).min(16)).min(most),
         };
         let refused = grown(REFUSED_PAUSE.0, waiting.refusals, REFUSED_PAUSE.1);
-        let pause = grown(FIRST_PAUSE, waiting.failures, MAX_PAUSE).max(refused);
+        let conflicted = grown(CONFLICT_PAUSE, waiting.conflicts.saturating_sub(1), MAX_PAUSE);
+        let pause = grown(FIRST_PAUSE, waiting.failures, MAX_PAUSE).max(conflicted).max(refused);
         Some(Attempt { lane, report, pause })
     }
 
@@ -137,11 +155,13 @@ impl WorkQueue {
             Outcome::Later(reason) if waiting.refusals == 0 && refused >= MOST_REFUSED => {
                 ids.into_iter().map(|id| Answer::Refused(id, reason.clone())).collect()
             }
-            Outcome::Retry(_) | Outcome::Later(_) => {
-                match outcome {
-                    Outcome::Later(_) => waiting.refusals = waiting.refusals.saturating_add(1),
-                    _ => waiting.failures = waiting.failures.saturating_add(1),
-                }
+            Outcome::Retry(_) | Outcome::Conflict(_) | Outcome::Later(_) => {
+                let count = match outcome {
+                    Outcome::Later(_) => &mut waiting.refusals,
+                    Outcome::Conflict(_) => &mut waiting.conflicts,
+                    _ => &mut waiting.failures,
+                };
+                *count = count.saturating_add(1);
                 match waiting.queue.front_mut() {
                     Some((newer_ids, newer)) if replaces(newer, &report) => {
                         ids.append(newer_ids);
@@ -153,7 +173,7 @@ impl WorkQueue {
                 return Vec::new();
             }
         };
-        (waiting.failures, waiting.refusals) = (0, 0);
+        (waiting.failures, waiting.conflicts, waiting.refusals) = (0, 0, 0);
         if waiting.queue.is_empty() {
             self.work_queue.remove(&lane);
             if self.work_queue.is_empty() {
@@ -263,6 +283,23 @@ mod tests {
         let attempt = work_queue.begin().unwrap();
         assert_eq!(attempt.report, status("b", "Failed"));
         assert_eq!(work_queue.finish(attempt, Outcome::Refused("no".into())).len(), 2);
+    }
+
+    #[test]
+    fn first_conflict_is_retried_at_once_and_later_ones_back_off() {
+        let mut work_queue = WorkQueue::default();
+        work_queue.push(1, status("a", "Running"));
+        let mut attempt = work_queue.begin().unwrap();
+        for pause in [0, 5, 10, 20] {
+            assert!(work_queue.finish(attempt, Outcome::Conflict("409".into())).is_empty());
+            attempt = work_queue.begin().unwrap();
+            assert_eq!((&attempt.report, attempt.pause), (&status("a", "Running"), Duration::from_millis(pause)));
+        }
+        assert!(work_queue.finish(attempt, Outcome::Retry("503".into())).is_empty());
+        attempt = work_queue.begin().unwrap();
+        assert_eq!(attempt.pause, FIRST_PAUSE, "an API that fails is not asked more often");
+        assert_eq!(work_queue.finish(attempt, Outcome::Written), [Answer::Reported(1)]);
+        assert!(work_queue.work_queue.is_empty());
     }
 
     /// A policy or a right may be fixed: then the newest status is written, without the node.

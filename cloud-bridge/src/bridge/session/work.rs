@@ -145,12 +145,13 @@ impl Connection {
                 let counter = match &outcome {
                     Outcome::Written => &counters::REPORTS_WRITTEN,
                     Outcome::Refused(_) => &counters::REPORTS_REFUSED,
-                    Outcome::Retry(_) | Outcome::Later(_) => &counters::REPORTS_AGAIN,
+                    Outcome::Retry(_) | Outcome::Conflict(_) | Outcome::Later(_) => &counters::REPORTS_AGAIN,
                 };
                 counter.one();
                 match &outcome {
                     Outcome::Written => log::debug!("{what}: written"),
                     Outcome::Refused(reason) => log::warn!("{what}: refused: {}", printable(reason)),
+                    Outcome::Conflict(reason) => log::debug!("{what}: tried again: {}", printable(reason)),
                     Outcome::Retry(reason) | Outcome::Later(reason) => {
                         log::warn!("{what}: will be tried again: {}", printable(reason));
                     }
@@ -219,9 +220,7 @@ impl Connection {
                     Ok(false) => return Done::Fenced,
                     Err(error) => Outcome::Retry(error.to_string()),
                 };
-                let (Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason)) = &outcome else {
-                    return Done::Rewritten;
-                };
+                let Some(reason) = outcome.problem() else { return Done::Rewritten };
                 log::warn!("node {name}: its object was not written again: {}", printable(reason));
                 if let Outcome::Refused(_) = outcome {
                     return Done::Rewritten;
@@ -278,9 +277,7 @@ impl Connection {
         let event = Report::Event { event: refusal_event(&self.node.name, key, uid, reason, Timestamp::now()) };
         let reports = Arc::clone(&self.reports);
         let write = async move {
-            if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) =
-                reports.write(&event).await
-            {
+            if let Some(reason) = reports.write(&event).await.problem() {
                 log::warn!("an event was lost: {}", printable(reason));
             }
             Done::Quiet
