@@ -18,11 +18,13 @@ use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_link
 use super::told::Told;
 use super::well_known::{SESSION_ANNOTATION, STALE_DEVICES};
 use crate::pki::authority::hex;
+use apimachinery::slim::without_managers;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 
 /// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers are passed on.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SlimPod {
+    #[serde(deserialize_with = "without_managers")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
@@ -50,6 +52,7 @@ apimachinery::read_as!(SlimNode, Node);
 /// A node as read from the API: only its existence and its state.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SlimNode {
+    #[serde(deserialize_with = "without_managers")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     spec: WatchedSpec,

@@ -22,6 +22,7 @@ fn sample() -> Value {
 
 #[test]
 fn only_what_concerns_the_node_travels() {
+    assert_eq!(pod(sample()).metadata.managed_fields, None, "they are most of a pod, and not read");
     let bound = pod(sample()).into_bound().unwrap();
     assert_eq!((bound.node.as_str(), bound.uid(), bound.generation), ("edge-1", "u1", 2));
     let refs: Vec<_> = bound.refs.iter().map(|key| format!("{} {}/{}", key.kind, key.namespace, key.name)).collect();
