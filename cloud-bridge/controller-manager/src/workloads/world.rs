@@ -82,7 +82,6 @@ macro_rules! kinds {
         impl Watched {
             /// An event of this kind, with its object read.
             pub(crate) fn read(kind: Kind, event: Event<Value>) -> Result<Self, Misfit> {
-                let event = watch::map(event, |object| Ok(watch::without_managers(object)))?;
                 Ok(match kind {
                     $(Kind::$kind => Self::$kind(watch::typed(event)?),)*
                 })
