@@ -81,6 +81,21 @@ fn the_past_of_a_pod_travels_but_is_no_news() {
 }
 
 #[test]
+fn digest_of_a_pod_is_that_of_its_body_with_gates_and_without_past() {
+    let digest = |object: &Told, body: Value| made_object(object.digest.key.clone(), "u1".to_owned(), body).digest;
+    let plain = pod(sample()).into_bound().unwrap().object;
+    assert_eq!(plain.digest, digest(&plain, body(&plain)));
+    let mut gated = sample();
+    gated["spec"]["readinessGates"] = json!([{"conditionType": "x"}]);
+    gated["status"] = json!({"phase": "Succeeded", "conditions": [{"type": "x", "status": "True", "reason": "r"}]});
+    let gated = pod(gated).into_bound().unwrap().object;
+    let mut told = body(&gated);
+    assert_eq!(told["status"], json!({"phase": "Succeeded", "conditions": [{"type": "x", "status": "True"}]}));
+    told["status"] = json!({"conditions": [{"type": "x", "status": "True"}]});
+    assert_eq!(gated.digest, digest(&gated, told));
+}
+
+#[test]
 fn a_pod_that_only_a_controller_calls_unready_is_noticed() {
     let unready = |status: Value, gates: Value| {
         let mut value = sample();
