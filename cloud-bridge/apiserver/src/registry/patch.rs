@@ -45,7 +45,7 @@ pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Sto
     let (patch, duplicates) = parse::parse_within(body, resource.body_memory())
         .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", parse::reason(&e))))?;
     let current = current.ok_or_else(|| ApiError::not_found(&resource, &ctx.path.name))?;
-    let mut shown = current.copy();
+    let mut shown = patchable(current, &ctx.path.subresource, media);
     if let Some(read) = resource.strategy().read(&shown) {
         shown = read;
     }
@@ -66,6 +66,15 @@ pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Sto
     ctx.match_namespace(&mut patched)?;
     // A uid in a patch, unlike in a PUT, is not a precondition but a change, which validation refuses.
     Ok(Drafted { draft: update::change(ctx, current, patched, None, None)?, dry_run })
+}
+
+/// Copies the object to be patched. Writes of a subresource ignore `managedFields`, which can be most of an object: then they
+/// are not copied. JSON patches may test them, and those of tenants' kinds count.
+fn patchable(current: &Stored, subresource: &str, media: &str) -> Value {
+    if media == STRATEGIC && !subresource.is_empty() {
+        return meta::without_owners(current.value());
+    }
+    current.copy()
 }
 
 fn typed(ctx: &mut Context<'_>, patched: Value, duplicates: Vec<String>, body: &Bytes) -> ApiResult<Value> {
@@ -126,4 +135,22 @@ fn object_patch(patch: &Value) -> ApiResult<()> {
     Err(ApiError::bad_request(
         "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn managers_are_not_copied_for_a_status() {
+        let object = json!({"metadata": {"name": "p", "managedFields": [{"manager": "m"}]}, "status": {"a": 1}});
+        let stored = Stored::unwritten(object.clone());
+        let bare = json!({"metadata": {"name": "p"}, "status": {"a": 1}});
+        assert_eq!(patchable(&stored, "status", STRATEGIC), bare);
+        for (subresource, media) in [("", STRATEGIC), ("status", JSON), ("status", MERGE)] {
+            assert_eq!(patchable(&stored, subresource, media), object, "{media}");
+        }
+    }
 }
