@@ -240,10 +240,12 @@ impl Connection {
 
     fn token(&mut self, id: u64, request: TokenRequest) {
         let (requests, name, slots) = (self.requests.clone(), self.node.name.clone(), Arc::clone(&self.slots));
+        let (namespace, pod) = (request.namespace.clone(), request.pod.clone());
+        let sent = self.node.state().body(&ObjectKey { kind: "Pod".to_owned(), namespace, name: pod });
         let ask = async move {
             // The semaphore is never closed: it lives as long as this future.
             let _slot = slots.acquire_owned().await;
-            Done::Token(id, tokens::answer(&requests, &name, &request).await)
+            Done::Token(id, tokens::answer(&requests, &name, sent.as_deref(), &request).await)
         };
         self.work.push(ask.boxed());
     }
