@@ -1,5 +1,5 @@
-//! Order in which a node's reports are written: those of one object one after the other, those of different objects at
-//! the same time; a newer status replaces one that waits. Pure.
+//! Order in which a node's reports are written: those of one object one after the other, those of different objects and
+//! different events at the same time; a newer status replaces one that waits. Pure.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -20,6 +20,9 @@ const REFUSED_PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::
 /// refusal is final.
 const MOST_REFUSED: usize = 16;
 
+/// Maximum length of an event's reason in characters (K8s pkg/apis/core/validation, `ReasonLengthLimit`).
+const REASON_MAX: usize = 128;
+
 /// Key of reports that must stay in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
@@ -27,8 +30,9 @@ pub enum Lane {
     Pod(String),
     /// The node's own object.
     Node,
-    /// Events about one object, by its uid.
-    Events(String),
+    /// Events about one object for one reason, by its uid and the reason: repetitions are counted. Others share a sync of
+    /// the API's disk.
+    Events(String, String),
     /// The mirror of a static pod, by its name.
     Mirror(String),
     /// The result of a job, by its uid.
@@ -40,7 +44,11 @@ impl Lane {
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         match report {
             Report::PodStatus { uid, .. } | Report::PodGone { uid, .. } => Self::Pod(uid.clone()),
-            Report::Event { event } => Self::Events(text(&event["involvedObject"]["uid"])),
+            Report::Event { event } => {
+                // No reason is longer; a node may send any.
+                let reason = event["reason"].as_str().unwrap_or_default().chars().take(REASON_MAX).collect();
+                Self::Events(text(&event["involvedObject"]["uid"]), reason)
+            }
             Report::MirrorPod { pod } => {
                 Self::Mirror(format!("{}/{}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"])))
             }
@@ -330,13 +338,18 @@ mod tests {
     }
 
     #[test]
-    fn events_are_never_replaced() {
-        let event = |reason: &str| Report::Event { event: json!({"reason": reason, "involvedObject": {"uid": "u"}}) };
+    fn events_are_never_replaced_and_wait_only_for_their_like() {
+        let event = |reason: &str, message: &str| Report::Event {
+            event: json!({"reason": reason, "message": message, "involvedObject": {"uid": "u"}}),
+        };
         let mut work_queue = WorkQueue::default();
-        work_queue.push(1, event("Pulled"));
-        work_queue.push(2, event("Created"));
+        work_queue.push(1, event("Pulled", "a"));
+        work_queue.push(2, event("Created", "a"));
+        work_queue.push(3, event("Pulled", "b"));
         let first = work_queue.begin().unwrap();
+        assert_eq!(work_queue.begin().unwrap().report, event("Created", "a"));
+        assert_eq!(work_queue.begin(), None, "a repetition would be created again");
         assert_eq!(work_queue.finish(first, Outcome::Written), [Answer::Reported(1)]);
-        assert_eq!(work_queue.begin().unwrap().report, event("Created"));
+        assert_eq!(work_queue.begin().unwrap().report, event("Pulled", "b"));
     }
 }

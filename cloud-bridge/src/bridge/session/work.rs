@@ -108,7 +108,7 @@ impl Connection {
     /// Starts every attempt that may run.
     fn begin(&mut self) {
         while let Some(attempt) = self.work_queue.begin() {
-            let slots = if let Lane::Events(_) = attempt.lane { &self.event_slots } else { &self.slots };
+            let slots = if let Lane::Events(..) = attempt.lane { &self.event_slots } else { &self.slots };
             let (reports, slots, gate) =
                 (Arc::clone(&self.reports), Arc::clone(slots), Arc::clone(&self.shared.writes));
             let (jobs, node) = (Arc::clone(&self.shared.jobs), self.node.name.clone());
