@@ -194,7 +194,19 @@ macro_rules! cached {
     )*};
 }
 
-cached!(Claim, Volume, StorageClass, PodDisruptionBudget, Service, Endpoints);
+cached!(Claim, Volume, StorageClass, PodDisruptionBudget, Endpoints);
+
+impl Cached for Service {
+    /// There may be a thousand in a namespace, and each change of a pod looks for those that select it.
+    fn selected_label(&self) -> Option<(&str, &str)> {
+        let (name, value) = self.selector().filter(|_| self.selects_pods())?.first_key_value()?;
+        Some((name.as_str(), value.as_str()))
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
 
 impl Cached for EndpointSlice {
     /// Indexed by the Service that they name.
