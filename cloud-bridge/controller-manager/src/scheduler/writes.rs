@@ -45,27 +45,30 @@ impl Writer {
         Api::namespaced(self.client.clone(), &pod.key.0)
     }
 
-    /// False if the pod has no node after all.
-    pub(super) async fn bind(&mut self, pod: &Pod, node: &str) -> bool {
-        let (namespace, name) = &pod.key;
+    /// Binds a pod. False if it has no node after all.
+    pub(super) fn bind(&self, pod: &Pod, node: &str) -> impl Future<Output = bool> + Send + use<> {
+        let (api, (namespace, name), node) = (self.pods(pod), pod.key.clone(), node.to_owned());
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding",
             "metadata": {"name": name, "namespace": namespace, "uid": pod.uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
-        let params = PostParams::default();
-        match self.pods(pod).create_subresource::<Value, Value>("binding", name, &params, &binding).await {
-            Ok(_) => {
-                let message = format!("Successfully assigned {namespace}/{name} to {node}");
-                self.tell(pod, &Told { kind: "Normal", reason: "Scheduled", action: "Binding", message: &message });
-                true
-            }
-            Err(error) => {
+        async move {
+            let params = PostParams::default();
+            let bound = api.create_subresource::<Value, Value>("binding", &name, &params, &binding).await;
+            if let Err(error) = &bound {
                 // Deleted or bound by another client meanwhile; the watch shows the present state.
                 log::info!("scheduler: binding pod {namespace}/{name} to {node}: {error}");
-                false
             }
+            bound.is_ok()
         }
+    }
+
+    /// Records the event of a binding.
+    pub(super) fn bound(&mut self, pod: &Pod, node: &str) {
+        let (namespace, name) = &pod.key;
+        let message = format!("Successfully assigned {namespace}/{name} to {node}");
+        self.tell(pod, &Told { kind: "Normal", reason: "Scheduled", action: "Binding", message: &message });
     }
 
     /// Writes into claims of a pod where their volumes must be made. True if all writes succeeded.
