@@ -40,6 +40,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::events::writing::Writing;
 use crate::pods::{self, Pods};
 use crate::watch;
 use apimachinery::json::{present, text};
@@ -96,6 +97,7 @@ pub async fn run(client: Client, pods: Pods) {
         cluster: Cluster::default(),
         writer: Writer::new(client.clone()),
         bindings: FuturesUnordered::new(),
+        writing: Writing::default(),
         start: Instant::now(),
         unlisted: BTreeMap::new(),
         known: HashSet::new(),
@@ -115,7 +117,7 @@ pub async fn run(client: Client, pods: Pods) {
             }
             Some(bound) = scheduler.bindings.next(), if !scheduler.bindings.is_empty() => scheduler.bound(bound),
             () = until(due) => scheduler.act().await,
-            () = scheduler.writer.write_event(), if scheduler.writer.has_events() => {}
+            () = scheduler.writing.go_on(|| scheduler.writer.next_event()), if scheduler.has_events() => {}
         }
     }
 }
@@ -152,6 +154,8 @@ struct Scheduler {
     cluster: Cluster,
     writer: Writer,
     bindings: FuturesUnordered<BoxFuture<'static, Bound>>,
+    /// The event that is being written.
+    writing: Writing,
     start: Instant,
     /// Objects that were known when the running lists began, and that they have not named so far.
     unlisted: BTreeMap<Kind, BTreeSet<PodKey>>,
@@ -165,6 +169,10 @@ impl Scheduler {
         let complete = KINDS.iter().all(|kind| self.known.contains(kind));
         let due = self.cluster.deadline().filter(|_| complete && self.bindings.len() < BINDINGS)?;
         self.start.checked_add(due)
+    }
+
+    fn has_events(&self) -> bool {
+        !self.writing.is_idle() || self.writer.has_events()
     }
 
     async fn watched(&mut self, kind: Kind, event: Event<Object>, pace: &mut Pace) {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use edge_protocol::json::SetField;
 use edge_protocol::names::event_name;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod as CorePod};
 use kube::Client;
@@ -174,23 +176,22 @@ impl Writer {
         !self.events.is_empty()
     }
 
-    /// May be dropped half-way: the event stays in the queue until it is written.
-    pub(super) async fn write_event(&mut self) {
-        let Some(event) = self.events.front().cloned() else { return };
-        let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
-        let written = match serde_json::from_value(event) {
-            Ok(event) => api.create(&PostParams::default(), &event).await.map(drop),
-            Err(error) => Err(kube::Error::SerdeError(error)),
-        };
-        self.events.pop_front();
-        // An existing name is this event, written by the attempt that was dropped.
-        if let Err(error) = written
-            && !matches!(&error, kube::Error::Api(status) if status.code == 409)
-        {
-            log::info!("scheduler: writing an event in {namespace}: {error}");
-        }
+    /// Writes the next event.
+    pub(super) fn next_event(&mut self) -> Option<BoxFuture<'static, ()>> {
+        Some(write(self.client.clone(), self.events.pop_front()?).boxed())
+    }
+}
+
+async fn write(client: Client, event: Value) {
+    let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &resource);
+    let written = match serde_json::from_value(event) {
+        Ok(event) => api.create(&PostParams::default(), &event).await.map(drop),
+        Err(error) => Err(kube::Error::SerdeError(error)),
+    };
+    if let Err(error) = written {
+        log::info!("scheduler: writing an event in {namespace}: {error}");
     }
 }
 
