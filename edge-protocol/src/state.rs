@@ -120,6 +120,11 @@ impl NodeState {
         self.objects.contains_key(key)
     }
 
+    /// Body of the object of this name that the node should hold now.
+    pub fn body(&self, key: &ObjectKey) -> Option<Arc<Body>> {
+        self.entry(key).map(|entry| Arc::clone(&entry.body))
+    }
+
     /// What the node should hold now; for comparing with a fresh list.
     pub fn digests(&self) -> impl Iterator<Item = ObjectDigest> + '_ {
         self.objects.iter().map(|(key, e)| ObjectDigest {

@@ -183,6 +183,19 @@ fn reports_have_a_window_and_are_settled_once() {
 }
 
 #[test]
+fn events_that_the_api_takes_slowly_leave_room_for_statuses() {
+    let mut edge = node();
+    feed(&mut edge, &[welcome(true)]).expect("in order");
+    let event = || Report::Event { event: serde_json::json!({}) };
+    let taken = (0..).take_while(|id| edge.up(*id, event()).is_ok()).count();
+    assert_eq!((taken, edge.up_room()), (48, 16));
+    edge.up(1000, Report::Node { node: serde_json::json!({}) }).expect("room");
+    feed(&mut edge, &[ToEdge::UpAck { ids: vec![0] }]).expect("in order");
+    edge.up(1001, event()).expect("one has been taken");
+    assert!(edge.up(1002, event()).is_err());
+}
+
+#[test]
 fn too_large_report_is_refused_and_large_ones_go_one_by_one() {
     let mut edge = node();
     feed(&mut edge, &[welcome(true)]).expect("in order");

@@ -12,7 +12,7 @@
 //! | [`well_known`] | names that several parts use |
 //! | [`clock`] | the time of day, for expiry |
 //! | [`cron`] | schedules and time zones |
-//! | [`read_as`] | objects of which only a part is read |
+//! | [`read_as`], [`slim`] | objects of which only a part is read |
 //! | [`pace`] | time slices of the one thread, and waiting |
 //! | [`aside`] | threads beside it, for work on large objects |
 //! | [`flow`], [`shares`], [`turns`] | the client for which something is counted, its share, and fair queues |
@@ -33,7 +33,7 @@ pub mod panics;
 pub mod quantity;
 pub mod selector;
 pub mod shares;
-mod slim;
+pub mod slim;
 pub mod turns;
 pub mod typed;
 pub mod user;

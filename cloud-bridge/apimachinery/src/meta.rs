@@ -100,6 +100,11 @@ pub fn fill_new(object: &mut Value, now: Timestamp) {
 
 /// A copy without its managedFields, which can be most of an object.
 pub fn without_owners(object: &Value) -> Value {
+    part_without_owners(object, |_| true)
+}
+
+/// A copy of the wanted fields, without managedFields.
+pub fn part_without_owners(object: &Value, wanted: impl Fn(&str) -> bool) -> Value {
     let Some(fields) = object.as_object() else { return object.clone() };
     let kept = |(name, value): (&String, &Value)| match value.as_object().filter(|_| name == "metadata") {
         Some(metadata) => {
@@ -107,7 +112,7 @@ pub fn without_owners(object: &Value) -> Value {
         }
         None => (name.clone(), value.clone()),
     };
-    fields.iter().map(kept).collect()
+    fields.iter().filter(|(name, _)| wanted(name)).map(kept).collect()
 }
 
 /// Whether two objects are the same but for their managedFields.
@@ -158,6 +163,7 @@ mod tests {
             json!({"metadata": {"name": "a", "managedFields": [{"manager": "m"}]}, "spec": {"managedFields": 1}});
         let copy = without_owners(&object);
         assert_eq!(copy, json!({"metadata": {"name": "a"}, "spec": {"managedFields": 1}}));
+        assert_eq!(part_without_owners(&object, |name| name != "spec"), json!({"metadata": {"name": "a"}}));
         assert!(same_but_owners(&object, &copy) && same_but_owners(&copy, &object));
         for other in [
             json!({"metadata": {"name": "b"}, "spec": {"managedFields": 1}}),

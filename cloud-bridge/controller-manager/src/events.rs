@@ -2,9 +2,11 @@
 
 mod correlator;
 pub(crate) mod event;
+pub(crate) mod writing;
 
 use std::collections::VecDeque;
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{self as core, EventSource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -15,6 +17,7 @@ use tokio::time::Instant;
 
 use correlator::{Correlator, Observed};
 use event::Event;
+use writing::Writing;
 
 /// Events not yet written; beyond this the oldest are dropped, as they are only for people.
 const WAITING_MAX: usize = 1024;
@@ -24,11 +27,13 @@ pub(crate) struct Recorder {
     start: Instant,
     correlator: Correlator,
     waiting: VecDeque<Observed>,
+    writing: Writing,
 }
 
 impl Recorder {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, start: Instant::now(), correlator: Correlator::default(), waiting: VecDeque::new() }
+        let (correlator, waiting) = (Correlator::default(), VecDeque::new());
+        Self { client, start: Instant::now(), correlator, waiting, writing: Writing::default() }
     }
 
     pub(crate) fn record(&mut self, event: Event) {
@@ -47,27 +52,26 @@ impl Recorder {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.waiting.is_empty() && self.writing.is_idle()
     }
 
-    /// Writes the oldest one. May be dropped half-way: the event stays until it is written.
+    /// Writes the oldest one. May be dropped half-way: the next call continues.
     pub(crate) async fn write_next(&mut self) {
-        let Some(observed) = self.waiting.front().cloned() else { return };
-        let namespace = observed.event.about.namespace.clone().filter(|namespace| !namespace.is_empty());
-        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
-        let api: Api<core::Event> = Api::namespaced(self.client.clone(), &namespace);
-        let written = write(&api, &observed).await;
-        self.waiting.pop_front();
-        match written {
-            Ok(()) => {}
-            // This event, written by an attempt that was dropped.
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => log::info!("{}: writing an event in {namespace}: {error}", observed.event.component),
-        }
+        let (client, waiting) = (&self.client, &mut self.waiting);
+        self.writing.go_on(|| Some(write(client.clone(), waiting.pop_front()?).boxed())).await;
     }
 }
 
-async fn write(api: &Api<core::Event>, observed: &Observed) -> kube::Result<()> {
+async fn write(client: Client, observed: Observed) {
+    let namespace = observed.event.about.namespace.clone().filter(|namespace| !namespace.is_empty());
+    let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+    let api: Api<core::Event> = Api::namespaced(client, &namespace);
+    if let Err(error) = try_to_write(&api, &observed).await {
+        log::info!("{}: writing an event in {namespace}: {error}", observed.event.component);
+    }
+}
+
+async fn try_to_write(api: &Api<core::Event>, observed: &Observed) -> kube::Result<()> {
     if observed.count > 1 {
         let message = &observed.event.message;
         let patch = json!({"count": observed.count, "lastTimestamp": Time(observed.last), "message": message});

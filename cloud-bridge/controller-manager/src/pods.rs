@@ -1,6 +1,5 @@
 //! The pods of a cluster, watched and read once for all controllers of a process that need all of them.
 
-use std::io::{self, Write};
 use std::sync::Arc;
 
 use apimachinery::key::ObjectKey;
@@ -15,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::followers::{Follower, Followers, Named};
 use crate::scheduler::pod::Pod as Placing;
-use crate::watch::{self, without_managers};
+use crate::watch;
 use crate::workloads::pod::Pod as Working;
 
 /// The watch of pods. It ends with the last clone.
@@ -32,40 +31,16 @@ pub(crate) struct Pod {
     pub(crate) working: Working,
     /// The fields that affect scheduling.
     pub(crate) placing: Arc<Placing>,
-    /// Length of its JSON without the managers of its fields, which are not kept.
+    /// Length of its JSON without `managedFields`, which are not kept.
     bytes: usize,
 }
 
 impl Pod {
-    fn read(object: Value, bytes: usize) -> Result<Self, Misfit> {
-        let bytes = bytes.saturating_sub(object.pointer("/metadata/managedFields").map_or(0, length));
-        let object = without_managers(object);
-        let mut working: Working = typed::read(&object)?;
+    fn read(object: &Value, bytes: usize) -> Result<Self, Misfit> {
+        let mut working: Working = typed::read(object)?;
         working.strip();
-        let placing = Arc::new(Placing::read(&working.metadata, &object));
+        let placing = Arc::new(Placing::read(&working.metadata, object));
         Ok(Self { working, placing, bytes })
-    }
-}
-
-/// Length of the JSON of a value.
-fn length(value: &Value) -> usize {
-    let mut counted = Counted(0);
-    // Counting refuses nothing, and all names in a value are texts.
-    drop(serde_json::to_writer(&mut counted, value));
-    counted.0
-}
-
-/// Number of bytes that have been written.
-struct Counted(usize);
-
-impl Write for Counted {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -102,7 +77,7 @@ async fn run(client: Client, followers: Arc<Followers<Pod>>) {
     let kind = ApiResource::erase::<core::Pod>(&());
     let begin = move || {
         let all = Api::all_with(client.clone(), &kind);
-        in_slices(watch::measured(all, |event| watch::map(event, |(object, bytes)| Pod::read(object, bytes))))
+        in_slices(watch::measured(all, |event| watch::map(event, |(object, bytes)| Pod::read(&object, bytes))))
     };
     followers.watch("pods", begin).await;
 }
@@ -116,17 +91,15 @@ mod tests {
     #[test]
     fn pod_is_read_for_all_controllers_at_once() {
         let object = json!({
-            "metadata": {"namespace": "ns", "name": "a", "labels": {"app": "web"}, "annotations": {"long": "text"},
-                "managedFields": [{"manager": "kubelet"}]},
+            "metadata": {"namespace": "ns", "name": "a", "labels": {"app": "web"}, "annotations": {"long": "text"}},
             "spec": {"nodeName": "n", "priority": 7, "containers": [{"name": "c"}]},
         });
-        let pod = Pod::read(object, 99).unwrap();
-        assert_eq!(pod.cost(), 99 - r#"[{"manager":"kubelet"}]"#.len(), "managers are not kept");
+        let pod = Pod::read(&object, 99).unwrap();
+        assert_eq!(pod.cost(), 99);
         assert_eq!(pod.key(), ObjectKey { namespace: "ns".to_owned(), name: "a".to_owned() });
-        let meta = &pod.working.metadata;
-        assert_eq!((&meta.annotations, &meta.managed_fields), (&None, &None), "nobody reads them");
+        assert_eq!(pod.working.metadata.annotations, None, "no controller reads them");
         assert_eq!(pod.working.spec.node_name.as_deref(), Some("n"));
         assert!(format!("{:?}", pod.placing).contains("priority: 7"));
-        assert!(Pod::read(json!({"metadata": {"name": 1}}), 22).is_err());
+        assert!(Pod::read(&json!({"metadata": {"name": 1}}), 22).is_err());
     }
 }

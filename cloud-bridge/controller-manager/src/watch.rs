@@ -18,6 +18,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::object::{self, Measured};
+
 /// After an object of a list that could not be read all is listed again.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -26,26 +28,21 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Unread {
     metadata: ObjectMeta,
     object: Came,
-    /// Length of its JSON.
-    bytes: usize,
 }
-
-/// An object, and the length of its JSON in bytes.
-pub(crate) type Measured = (Value, usize);
 
 #[derive(Debug, Clone, PartialEq)]
 enum Came {
-    Parsed(Value),
+    Parsed(Measured),
     /// A large one.
     Text(String),
 }
 
 impl Came {
-    fn value(self) -> Value {
+    fn read(self) -> Measured {
         match self {
-            Self::Parsed(value) => value,
+            Self::Parsed(read) => read,
             // It was valid JSON when it arrived.
-            Self::Text(text) => serde_json::from_str(&text).unwrap_or_default(),
+            Self::Text(text) => object::read(&text).unwrap_or_default(),
         }
     }
 }
@@ -63,22 +60,22 @@ impl<'de> Deserialize<'de> for Unread {
             version: Option<String>,
         }
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        let bytes = text.get().len();
-        let (resource_version, object) = if !is_large(bytes) {
-            let value: Value = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
-            (value["metadata"]["resourceVersion"].as_str().map(str::to_owned), Came::Parsed(value))
-        } else {
+        let (resource_version, object) = if is_large(text.get().len()) {
             let head: Head = serde_json::from_str(text.get()).unwrap_or_default();
             (head.metadata.version, Came::Text(Box::<str>::from(text).into()))
+        } else {
+            let (value, bytes) = object::read(text.get()).map_err(D::Error::custom)?;
+            let version = value["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+            (version, Came::Parsed((value, bytes)))
         };
-        Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, object, bytes })
+        Ok(Self { metadata: ObjectMeta { resource_version, ..ObjectMeta::default() }, object })
     }
 }
 
 apimachinery::read_as!(Unread);
 
-/// The object without its managers: they may be many, and no controller reads them.
-pub(crate) fn without_managers(mut object: Value) -> Value {
+/// Removes the managers from the object in an answer: they may be many, and no controller reads them.
+fn without_managers(mut object: Value) -> Value {
     if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         meta.remove("managedFields");
     }
@@ -141,7 +138,7 @@ pub(crate) fn watch<W: Send + 'static>(
     measured(api, move |event| map(event, |(object, _)| Ok(object)).and_then(&read))
 }
 
-/// Same as [`watch`], with the length of each object.
+/// Same as [`watch`], with the length of the JSON of each object.
 pub(crate) fn measured<W: Send + 'static>(
     api: Api<Unread>,
     read: impl Fn(Event<Measured>) -> Result<W, Misfit> + Clone + Send + 'static,
@@ -157,7 +154,7 @@ fn events(api: Api<Unread>, pause: Duration) -> Events {
 }
 
 fn as_type<W>(read: &impl Fn(Event<Measured>) -> Result<W, Misfit>, event: Event<Unread>) -> Result<W, String> {
-    let plain = map(event, |unread| Ok((unread.object.value(), unread.bytes)));
+    let plain = map(event, |unread| Ok(unread.object.read()));
     plain.and_then(read).map_err(|misfit| format!("an object cannot be read: {misfit}"))
 }
 
@@ -202,7 +199,11 @@ mod tests {
     fn the_version_is_what_the_watch_goes_on_from() {
         let object = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {"x": [1]}});
         let read = unread(&object);
-        assert_eq!((read.metadata.resource_version.as_deref(), read.object), (Some("7"), Came::Parsed(object)));
+        let bytes = object.to_string().len();
+        assert_eq!(
+            (read.metadata.resource_version.as_deref(), read.object),
+            (Some("7"), Came::Parsed((object, bytes)))
+        );
         assert_eq!(unread(&json!({"metadata": {"resourceVersion": 7}})).metadata.resource_version, None);
     }
 
@@ -211,7 +212,7 @@ mod tests {
         let large = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "data": "x".repeat(LARGE)});
         let read = unread(&large);
         assert_eq!(read.metadata.resource_version.as_deref(), Some("7"));
-        assert_eq!(read.object.clone().value(), large);
+        assert_eq!(read.object.clone().read().0, large);
         let here = std::thread::current().id();
         let events = move |_| stream::iter([Ok(Event::Apply(read.clone()))]).boxed();
         let aside = move |event: Event<Measured>| {

@@ -18,11 +18,13 @@ use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_link
 use super::told::Told;
 use super::well_known::{SESSION_ANNOTATION, STALE_DEVICES};
 use crate::pki::authority::hex;
+use apimachinery::slim::without_managers;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 
 /// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers are passed on.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SlimPod {
+    #[serde(deserialize_with = "without_managers")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
@@ -50,6 +52,7 @@ apimachinery::read_as!(SlimNode, Node);
 /// A node as read from the API: only its existence and its state.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SlimNode {
+    #[serde(deserialize_with = "without_managers")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     spec: WatchedSpec,
@@ -162,20 +165,15 @@ impl SlimPod {
         let falsely_unready = !terminating && self.falsely_unready();
         let gates = self.gates();
         let past = self.past(gates.clone());
-        let mut body = json!({
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": trimmed(self.metadata),
-            "spec": self.spec.take(),
-        });
-        if !gates.is_empty() {
-            body.set("status", json!({ "conditions": gates }));
-        }
-        let mut object = object(key, uid, body);
-        if let Some(past) = past {
-            object.body.set("status", past);
-        }
-        let object = Told::new(object);
+        let gates = (!gates.is_empty()).then(|| json!({ "conditions": gates }));
+        let mut body = json!({"apiVersion": "v1", "kind": "Pod"});
+        // The macro would copy them.
+        body.set("metadata", trimmed(self.metadata));
+        body.set("spec", self.spec.take());
+        let bare = body.to_string();
+        let digest = digest_of(key, uid, &with_status(&bare, gates.as_ref()));
+        let has_ended = past.as_ref().is_some_and(|past| past["phase"].is_string());
+        let object = Told::with_text(digest, with_status(&bare, past.as_ref()), has_ended);
         Some(BoundPod { node, object, refs, generation, version, terminating, mirror_of, falsely_unready })
     }
 
@@ -254,10 +252,22 @@ fn trimmed(mut metadata: ObjectMeta) -> Value {
 }
 
 fn object(key: ObjectKey, uid: String, body: Value) -> Object {
-    let hash = digest::digest(&digest::SHA256, body.to_string().as_bytes());
+    Object { digest: digest_of(key, uid, &body.to_string()), body }
+}
+
+fn digest_of(key: ObjectKey, uid: String, text: &str) -> ObjectDigest {
+    let hash = digest::digest(&digest::SHA256, text.as_bytes());
     // Half of the hash suffices: it distinguishes versions of one object, and forging it gains nothing.
     let digest = hex(&hash.as_ref()[..16]);
-    Object { digest: ObjectDigest { key, uid, digest }, body }
+    ObjectDigest { key, uid, digest }
+}
+
+/// Adds a status to the text of an object without one.
+fn with_status(object: &str, status: Option<&Value>) -> String {
+    match object.strip_suffix('}').zip(status) {
+        Some((fields, status)) => format!("{fields},\"status\":{status}}}"),
+        None => object.to_owned(),
+    }
 }
 
 #[cfg(test)]

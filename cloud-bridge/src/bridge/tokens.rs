@@ -2,9 +2,11 @@
 //! nodes (node authorizer, NodeRestriction) apply after the checks here.
 //!
 //! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, never
-//! from the node (K8s pkg/kubelet/token/token_manager.go reads the same from its own memory).
+//! from the node. The spec that the bridge has sent is good enough, because these fields never change (K8s
+//! pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API checks that the pod still exists.
 
 use edge_protocol::message::{TokenAnswer, TokenRequest};
+use edge_protocol::state::Body;
 use serde_json::{Value, json};
 
 use super::requests::{Requests, is_path_segment};
@@ -14,9 +16,14 @@ use sampan_log::printable::printable;
 /// Default of `expirationSeconds` of a volume (`DefaultTokenExpiration` of the API's defaulting).
 const DEFAULT_SECONDS: i64 = 3600;
 
-/// Requests the token from the API; every outcome is an answer.
-pub(super) async fn answer(requests: &Requests, node: &str, request: &TokenRequest) -> TokenAnswer {
-    match ask(requests, node, request).await {
+/// Requests the token from the API; every outcome is an answer. `sent`: the pod as the node has it.
+pub(super) async fn answer(
+    requests: &Requests,
+    node: &str,
+    sent: Option<&Body>,
+    request: &TokenRequest,
+) -> TokenAnswer {
+    match ask(requests, node, sent, request).await {
         Ok(answer) => answer,
         Err(reason) => {
             let pod = printable(format_args!("{}/{}", request.namespace, request.pod)).to_string();
@@ -26,13 +33,21 @@ pub(super) async fn answer(requests: &Requests, node: &str, request: &TokenReque
     }
 }
 
-async fn ask(requests: &Requests, node: &str, request: &TokenRequest) -> Result<TokenAnswer, String> {
+async fn ask(
+    requests: &Requests,
+    node: &str,
+    sent: Option<&Body>,
+    request: &TokenRequest,
+) -> Result<TokenAnswer, String> {
     let TokenRequest { namespace, pod: name, uid, .. } = request;
     if !is_path_segment(namespace) || !is_path_segment(name) {
         return Err("namespace and pod must be names".to_owned());
     }
     let failed = |error: kube::Error| format!("failed to fetch token: {error}");
-    let pod: Value = requests.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await.map_err(failed)?;
+    let pod = match sent.and_then(read) {
+        Some(pod) => pod,
+        None => requests.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await.map_err(failed)?,
+    };
     let account = permitted(&pod, node, uid, &request.audience, request.expiration_seconds)?;
     let audiences: Vec<&str> = Some(request.audience.as_str()).filter(|a| !a.is_empty()).into_iter().collect();
     let body = json!({
@@ -47,6 +62,10 @@ async fn ask(requests: &Requests, node: &str, request: &TokenRequest) -> Result<
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let review: Value = requests.post(&path, &body).await.map_err(failed)?;
     issued(&review, request.expiration_seconds)
+}
+
+fn read(sent: &Body) -> Option<Value> {
+    serde_json::from_str(sent.text()).ok()
 }
 
 /// The service account of a pod, if the pod belongs to this node and may request such a token.
@@ -88,6 +107,7 @@ fn issued(review: &Value, asked: i64) -> Result<TokenAnswer, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bridge::slim::SlimPod;
 
     fn pod() -> Value {
         json!({
@@ -120,6 +140,17 @@ mod tests {
         let mut odd = pod();
         odd["spec"]["serviceAccountName"] = "a/../b".into();
         assert!(permitted(&odd, "edge-1", "u-1", "", 3607).is_err());
+    }
+
+    #[test]
+    fn pod_as_the_node_has_it_tells_what_it_asks_for() {
+        let mut pod = pod();
+        pod["metadata"]["name"] = "p".into();
+        let bound = serde_json::from_value::<SlimPod>(pod).unwrap().into_bound().unwrap();
+        let sent = read(&bound.object.text()).unwrap();
+        assert_eq!(permitted(&sent, "edge-1", "u-1", "vault", 3600), Ok("robot".to_owned()));
+        assert!(permitted(&sent, "edge-1", "u-2", "vault", 3600).is_err(), "a pod of that name before");
+        assert!(permitted(&sent, "edge-1", "u-1", "bank", 3600).is_err());
     }
 
     #[test]

@@ -23,7 +23,12 @@ impl Told {
         let Object { digest, body } = object;
         // Other pods travel without a phase; claims have one.
         let has_ended = digest.key.kind == "Pod" && body["status"]["phase"].is_string();
-        Arc::new(Self { digest, has_ended, body: Arc::new(Body::new(body.to_string())) })
+        Self::with_text(digest, body.to_string(), has_ended)
+    }
+
+    /// `text`: the body as JSON.
+    pub fn with_text(digest: ObjectDigest, text: String, has_ended: bool) -> Arc<Self> {
+        Arc::new(Self { digest, has_ended, body: Arc::new(Body::new(text)) })
     }
 
     /// The body as text, shared by all callers.

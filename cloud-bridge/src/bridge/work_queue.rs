@@ -1,5 +1,5 @@
-//! Order in which a node's reports are written: those of one object one after the other, those of different objects at
-//! the same time; a newer status replaces one that waits. Pure.
+//! Order in which a node's reports are written: those of one object one after the other, those of different objects and
+//! different events at the same time; a newer status replaces one that waits. Pure.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -11,11 +11,17 @@ use sampan_log::printable::printable;
 /// First pause after a failed attempt; doubles up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const MAX_PAUSE: Duration = Duration::from_secs(20);
+/// Pause after a second conflict, doubled up to [`MAX_PAUSE`]; the first one is retried at once (client-go
+/// `workqueue.DefaultTypedControllerRateLimiter`, `retry.DefaultRetry`).
+const CONFLICT_PAUSE: Duration = Duration::from_millis(5);
 /// Pause after the API refused for a reason that an administrator may fix, doubled up to the second value.
 const REFUSED_PAUSE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(300));
 /// Maximum number of reports of one node that are retried after a refusal. They take room of its window; beyond it a
 /// refusal is final.
 const MOST_REFUSED: usize = 16;
+
+/// Maximum length of an event's reason in characters (K8s pkg/apis/core/validation, `ReasonLengthLimit`).
+const REASON_MAX: usize = 128;
 
 /// Key of reports that must stay in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,8 +30,9 @@ pub enum Lane {
     Pod(String),
     /// The node's own object.
     Node,
-    /// Events about one object, by its uid.
-    Events(String),
+    /// Events about one object for one reason, by its uid and the reason: repetitions are counted. Others share a sync of
+    /// the API's disk.
+    Events(String, String),
     /// The mirror of a static pod, by its name.
     Mirror(String),
     /// The result of a job, by its uid.
@@ -37,7 +44,11 @@ impl Lane {
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         match report {
             Report::PodStatus { uid, .. } | Report::PodGone { uid, .. } => Self::Pod(uid.clone()),
-            Report::Event { event } => Self::Events(text(&event["involvedObject"]["uid"])),
+            Report::Event { event } => {
+                // No reason is longer; a node may send any.
+                let reason = event["reason"].as_str().unwrap_or_default().chars().take(REASON_MAX).collect();
+                Self::Events(text(&event["involvedObject"]["uid"]), reason)
+            }
             Report::MirrorPod { pod } => {
                 Self::Mirror(format!("{}/{}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"])))
             }
@@ -57,8 +68,20 @@ pub enum Outcome {
     Refused(String),
     /// The API did not answer, or is overloaded.
     Retry(String),
+    /// Another client changed the object during the attempt. The next one begins with its present state.
+    Conflict(String),
     /// The API refused it because of a policy or a right that an administrator may fix.
     Later(String),
+}
+
+impl Outcome {
+    /// Reason why the report is not in the API.
+    pub fn problem(&self) -> Option<&str> {
+        match self {
+            Self::Written => None,
+            Self::Refused(why) | Self::Retry(why) | Self::Conflict(why) | Self::Later(why) => Some(why),
+        }
+    }
 }
 
 /// One attempt to be made after a pause.
@@ -89,6 +112,8 @@ struct Waiting {
     running: Option<Vec<u64>>,
     queue: VecDeque<(Vec<u64>, Report)>,
     failures: u32,
+    /// Number of successive conflicts.
+    conflicts: u32,
     /// Number of successive refusals.
     refusals: u32,
 }
@@ -121,7 +146,8 @@ impl WorkQueue {
             n => first.saturating_mul(1 << (n - 1).min(16)).min(most),
         };
         let refused = grown(REFUSED_PAUSE.0, waiting.refusals, REFUSED_PAUSE.1);
-        let pause = grown(FIRST_PAUSE, waiting.failures, MAX_PAUSE).max(refused);
+        let conflicted = grown(CONFLICT_PAUSE, waiting.conflicts.saturating_sub(1), MAX_PAUSE);
+        let pause = grown(FIRST_PAUSE, waiting.failures, MAX_PAUSE).max(conflicted).max(refused);
         Some(Attempt { lane, report, pause })
     }
 
@@ -137,11 +163,13 @@ impl WorkQueue {
             Outcome::Later(reason) if waiting.refusals == 0 && refused >= MOST_REFUSED => {
                 ids.into_iter().map(|id| Answer::Refused(id, reason.clone())).collect()
             }
-            Outcome::Retry(_) | Outcome::Later(_) => {
-                match outcome {
-                    Outcome::Later(_) => waiting.refusals = waiting.refusals.saturating_add(1),
-                    _ => waiting.failures = waiting.failures.saturating_add(1),
-                }
+            Outcome::Retry(_) | Outcome::Conflict(_) | Outcome::Later(_) => {
+                let count = match outcome {
+                    Outcome::Later(_) => &mut waiting.refusals,
+                    Outcome::Conflict(_) => &mut waiting.conflicts,
+                    _ => &mut waiting.failures,
+                };
+                *count = count.saturating_add(1);
                 match waiting.queue.front_mut() {
                     Some((newer_ids, newer)) if replaces(newer, &report) => {
                         ids.append(newer_ids);
@@ -153,7 +181,7 @@ impl WorkQueue {
                 return Vec::new();
             }
         };
-        (waiting.failures, waiting.refusals) = (0, 0);
+        (waiting.failures, waiting.conflicts, waiting.refusals) = (0, 0, 0);
         if waiting.queue.is_empty() {
             self.work_queue.remove(&lane);
             if self.work_queue.is_empty() {
@@ -265,6 +293,23 @@ mod tests {
         assert_eq!(work_queue.finish(attempt, Outcome::Refused("no".into())).len(), 2);
     }
 
+    #[test]
+    fn first_conflict_is_retried_at_once_and_later_ones_back_off() {
+        let mut work_queue = WorkQueue::default();
+        work_queue.push(1, status("a", "Running"));
+        let mut attempt = work_queue.begin().unwrap();
+        for pause in [0, 5, 10, 20] {
+            assert!(work_queue.finish(attempt, Outcome::Conflict("409".into())).is_empty());
+            attempt = work_queue.begin().unwrap();
+            assert_eq!((&attempt.report, attempt.pause), (&status("a", "Running"), Duration::from_millis(pause)));
+        }
+        assert!(work_queue.finish(attempt, Outcome::Retry("503".into())).is_empty());
+        attempt = work_queue.begin().unwrap();
+        assert_eq!(attempt.pause, FIRST_PAUSE, "an API that fails is not asked more often");
+        assert_eq!(work_queue.finish(attempt, Outcome::Written), [Answer::Reported(1)]);
+        assert!(work_queue.work_queue.is_empty());
+    }
+
     /// A policy or a right may be fixed: then the newest status is written, without the node.
     #[test]
     fn what_the_api_refuses_is_tried_again_in_a_while() {
@@ -293,13 +338,18 @@ mod tests {
     }
 
     #[test]
-    fn events_are_never_replaced() {
-        let event = |reason: &str| Report::Event { event: json!({"reason": reason, "involvedObject": {"uid": "u"}}) };
+    fn events_are_never_replaced_and_wait_only_for_their_like() {
+        let event = |reason: &str, message: &str| Report::Event {
+            event: json!({"reason": reason, "message": message, "involvedObject": {"uid": "u"}}),
+        };
         let mut work_queue = WorkQueue::default();
-        work_queue.push(1, event("Pulled"));
-        work_queue.push(2, event("Created"));
+        work_queue.push(1, event("Pulled", "a"));
+        work_queue.push(2, event("Created", "a"));
+        work_queue.push(3, event("Pulled", "b"));
         let first = work_queue.begin().unwrap();
+        assert_eq!(work_queue.begin().unwrap().report, event("Created", "a"));
+        assert_eq!(work_queue.begin(), None, "a repetition would be created again");
         assert_eq!(work_queue.finish(first, Outcome::Written), [Answer::Reported(1)]);
-        assert_eq!(work_queue.begin().unwrap().report, event("Created"));
+        assert_eq!(work_queue.begin().unwrap().report, event("Pulled", "b"));
     }
 }

@@ -8,6 +8,10 @@ use std::collections::{HashMap, VecDeque};
 /// Rows sent or queued and not acknowledged.
 const WINDOW: usize = 64;
 
+/// Rows of those that events may be. The API takes events of one node slowly once there were many; statuses of pods must
+/// not wait for them.
+const WINDOW_EVENTS: usize = 48;
+
 /// Bytes of those rows; one more row is let through below it.
 const WINDOW_BYTES: usize = 512 << 10;
 
@@ -31,6 +35,7 @@ pub(super) enum Pushed {
 struct Size {
     bytes: usize,
     weight: usize,
+    is_event: bool,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +46,7 @@ pub(super) struct Reports {
     unsettled: HashMap<u64, Size>,
     bytes: usize,
     weight: usize,
+    events: usize,
 }
 
 impl Reports {
@@ -54,17 +60,19 @@ impl Reports {
         if self.unsettled.contains_key(&id) {
             return Ok(Pushed::Queued);
         }
-        if self.room() == 0 {
+        let is_event = matches!(report, Report::Event { .. });
+        if self.room() == 0 || (is_event && self.events >= WINDOW_EVENTS) {
             return Err(WindowFull);
         }
         let text = encode(&ToCloud::Up { id, report });
         if let Some(why) = too_large::<ToCloud>(&text) {
             return Ok(Pushed::TooLarge(why));
         }
-        let size = Size { bytes: text.len(), weight: weight(&text) };
+        let size = Size { bytes: text.len(), weight: weight(&text), is_event };
         self.unsettled.insert(id, size);
         self.bytes += size.bytes;
         self.weight += size.weight;
+        self.events += usize::from(is_event);
         self.queued.push_back(text);
         Ok(Pushed::Queued)
     }
@@ -78,6 +86,7 @@ impl Reports {
         let Some(size) = self.unsettled.remove(&id) else { return false };
         self.bytes -= size.bytes;
         self.weight -= size.weight;
+        self.events -= usize::from(size.is_event);
         true
     }
 }

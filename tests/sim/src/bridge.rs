@@ -498,7 +498,7 @@ impl Bridge {
                     let version = status["simVersion"].as_u64().unwrap_or_default();
                     match api.write_status(uid, version, rv) {
                         true => Outcome::Written,
-                        false => Outcome::Retry("conflict".to_owned()),
+                        false => Outcome::Conflict("conflict".to_owned()),
                     }
                 }
             },

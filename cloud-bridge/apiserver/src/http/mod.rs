@@ -122,6 +122,10 @@ impl Permitted {
     }
 }
 
+/// Revision of the object that a read shows.
+#[derive(Debug, Clone, Copy)]
+struct Shown(u64);
+
 /// Answers a permitted request. The answer counts for `share`, with its first byte and until its last is sent; what the body,
 /// which counts for `arriving`, becomes as JSON counts there.
 pub(crate) async fn answer(
@@ -133,6 +137,7 @@ pub(crate) async fn answer(
 ) -> Response<ApiBody> {
     let answer = route(inner, permitted, parts, (body, arriving)).await;
     let mut response = answer.unwrap_or_else(|error| failure(&error));
+    let shown = response.extensions_mut().remove::<Shown>();
     // It may wait to be encoded.
     let bytes = response.body().bytes();
     if !share.grow(bytes) {
@@ -151,9 +156,9 @@ pub(crate) async fn answer(
         response = failure(&ApiError::busy());
     }
     // The answer waits until all writes before it are on disk: a client, writer or reader, must not act on a state that
-    // a power cut could still take back.
+    // a power cut could still take back. An object that is read depends on no later write. Renewals of Leases are on no disk.
     let written = inner.store().written();
-    match inner.durable.reached(written).await {
+    match inner.durable.reached(shown.map_or(written, |Shown(rev)| rev.min(written))).await {
         Ok(()) => response,
         Err(error) => failure(&ApiError::internal(error)),
     }
@@ -419,7 +424,10 @@ fn encode(
         Answer::Stored(code, stored) => {
             let mut body = output::stored(resource, form, &stored, ctx.now);
             body.push(b'\n');
-            let response = json(code, body);
+            let mut response = json(code, body);
+            if ctx.verb == "get" {
+                response.extensions_mut().insert(Shown(stored.rev));
+            }
             if stored.is_large_tree() {
                 aside::REQUESTS.discard(stored);
             }

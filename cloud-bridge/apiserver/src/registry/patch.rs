@@ -4,7 +4,7 @@ use edge_protocol::json::SetField;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::context::Context;
 use super::draft::{Drafted, Sent};
@@ -12,10 +12,12 @@ use super::{apply, update};
 use crate::codec::parse;
 use crate::patch::json::{self, JsonPatchError};
 use crate::patch::strategic::PatchError;
+use crate::resource::Resource;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::storage::Stored;
 use apimachinery::field::FieldError;
 use apimachinery::meta;
+use apimachinery::pace::is_large;
 
 pub(crate) const JSON: &str = "application/json-patch+json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
@@ -45,7 +47,8 @@ pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Sto
     let (patch, duplicates) = parse::parse_within(body, resource.body_memory())
         .map_err(|e| ApiError::bad_request(format!("error decoding patch: {}", parse::reason(&e))))?;
     let current = current.ok_or_else(|| ApiError::not_found(&resource, &ctx.path.name))?;
-    let mut shown = current.copy();
+    let bytes = current.body.len() + body.len();
+    let mut shown = Part::of(&resource, &ctx.path.subresource, media, &patch, bytes).copy(current);
     if let Some(read) = resource.strategy().read(&shown) {
         shown = read;
     }
@@ -66,6 +69,43 @@ pub(crate) fn draft(ctx: &mut Context<'_>, sent: &Sent, current: Option<&Arc<Sto
     ctx.match_namespace(&mut patched)?;
     // A uid in a patch, unlike in a PUT, is not a precondition but a change, which validation refuses.
     Ok(Drafted { draft: update::change(ctx, current, patched, None, None)?, dry_run })
+}
+
+/// The part of the stored object that a patch is applied to. The rest would be copied, and its types checked, for nothing.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    Whole,
+    /// All but `managedFields`, which can be most of an object. Writes of a subresource ignore them, but JSON patches may
+    /// test them.
+    Unmanaged,
+    /// Metadata and status of a pod, which its node writes often: a write of the status takes the rest from the stored pod.
+    Status,
+}
+
+/// Fields of [`Part::Status`], and of a patch of it.
+const STATUS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
+
+impl Part {
+    /// `bytes`: size of the object and the patch. The limit of an object's size is for all of it, so a large one is measured
+    /// as a whole.
+    fn of(resource: &Resource, subresource: &str, media: &str, patch: &Value, bytes: usize) -> Self {
+        let within = |fields: &Map<String, Value>| fields.keys().all(|name| STATUS.contains(&name.as_str()));
+        match subresource {
+            _ if media != STRATEGIC || subresource.is_empty() => Self::Whole,
+            "status" if resource.rules().admit_pods && !is_large(bytes) && patch.as_object().is_some_and(within) => {
+                Self::Status
+            }
+            _ => Self::Unmanaged,
+        }
+    }
+
+    fn copy(&self, current: &Stored) -> Value {
+        match self {
+            Self::Whole => current.copy(),
+            Self::Unmanaged => meta::without_owners(current.value()),
+            Self::Status => meta::part_without_owners(current.value(), |name| STATUS.contains(&name)),
+        }
+    }
 }
 
 fn typed(ctx: &mut Context<'_>, patched: Value, duplicates: Vec<String>, body: &Bytes) -> ApiResult<Value> {
@@ -126,4 +166,38 @@ fn object_patch(patch: &Value) -> ApiResult<()> {
     Err(ApiError::bad_request(
         "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use apimachinery::pace::LARGE;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn patch_of_a_status_copies_no_more_than_it_may_change() {
+        let object = json!({"metadata": {"name": "p", "managedFields": [{"manager": "m"}]}, "spec": {"a": 1},
+            "status": {"b": 1}});
+        let stored = Stored::unwritten(object.clone());
+        let copied = |kind: &str, subresource: &str, media: &str, patch: &Value, bytes: usize| {
+            let resource = crate::kinds::resources().into_iter().find(|one| one.kind == kind).unwrap();
+            Part::of(&resource, subresource, media, patch, bytes).copy(&stored)
+        };
+        let patch = json!({"metadata": {"uid": "u"}, "status": {"b": 2}});
+        let (status, unmanaged) = (
+            json!({"metadata": {"name": "p"}, "status": {"b": 1}}),
+            json!({"metadata": {"name": "p"}, "spec": {"a": 1}, "status": {"b": 1}}),
+        );
+        assert_eq!(copied("Pod", "status", STRATEGIC, &patch, LARGE - 1), status);
+        assert_eq!(copied("Pod", "status", STRATEGIC, &patch, LARGE), unmanaged, "it is measured as a whole");
+        assert_eq!(copied("Node", "status", STRATEGIC, &patch, 1), unmanaged);
+        assert_eq!(copied("Pod", "resize", STRATEGIC, &patch, 1), unmanaged);
+        for other in [json!({"spec": null}), json!({"$patch": "replace", "status": {}}), json!([])] {
+            assert_eq!(copied("Pod", "status", STRATEGIC, &other, 1), unmanaged, "{other}");
+        }
+        for (subresource, media) in [("", STRATEGIC), ("status", JSON), ("status", MERGE)] {
+            assert_eq!(copied("Pod", subresource, media, &patch, 1), object, "{media}");
+        }
+    }
 }

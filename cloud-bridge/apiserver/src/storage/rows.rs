@@ -28,6 +28,9 @@ pub(super) fn set_owners(
     old: &[String],
     new: &[String],
 ) -> rusqlite::Result<()> {
+    if old == new {
+        return Ok(());
+    }
     for owner in old {
         conn.prepare_cached("DELETE FROM owners WHERE owner = ?1 AND storage = ?2 AND ns = ?3 AND name = ?4")?
             .execute(params![owner, storage, key.namespace, key.name])?;

@@ -18,6 +18,9 @@ use apimachinery::meta;
 
 /// Number of writes between two trims of the watch history: fewer than one trim removes.
 const TRIM_EVERY: u64 = 64;
+/// Replaces the body of an object, and what has no index: SQLite writes the index of each column that is named here, also of
+/// an equal value.
+pub(super) const REPLACE: &str = "UPDATE objects SET rev = ?4, body = ?5 WHERE storage = ?1 AND ns = ?2 AND name = ?3";
 /// The ceiling of revisions rises in steps of this size.
 const CEILING_STEP: u64 = 1_000_000;
 
@@ -48,7 +51,11 @@ impl Store {
                 if storage != LEASES {
                     insert_change(&tx, storage, &key, rev, kind, now)?;
                 }
-                put(&tx, storage, &key, rev, &body, meta::text(&value, "uid"), expires, before.is_some())?;
+                let uid = meta::text(&value, "uid");
+                match before.filter(|before| expires.is_none() && meta::text(before.head(), "uid") == uid) {
+                    Some(_) => replace(&tx, storage, &key, rev, &body)?,
+                    None => put(&tx, storage, &key, rev, &body, uid, expires, before.is_some())?,
+                }
                 set_owners(&tx, storage, &key, &old_owners, &owners)
             };
             put().and_then(|()| tx.commit()).map_err(|e| self.sql(e))?;
@@ -148,10 +155,7 @@ impl Store {
         let tx = self.conn.unchecked_transaction().map_err(|e| self.sql(e))?;
         let write = || {
             for (key, rev, body) in self.leases.renewed() {
-                tx.prepare_cached(
-                    "UPDATE objects SET rev = ?4, body = ?5 WHERE storage = ?1 AND ns = ?2 AND name = ?3",
-                )?
-                .execute(params![
+                tx.prepare_cached(REPLACE)?.execute(params![
                     LEASES,
                     key.namespace,
                     key.name,
@@ -194,6 +198,13 @@ impl Store {
         body.shrink_to_fit();
         Ok(body)
     }
+}
+
+/// Replaces an object of the same uid and expiry.
+fn replace(conn: &Connection, storage: &str, key: &ObjectKey, rev: u64, body: &[u8]) -> rusqlite::Result<()> {
+    let body = bodies::keep(conn, storage, rev, body)?;
+    let columns = params![storage, key.namespace, key.name, rev.cast_signed(), body];
+    conn.prepare_cached(REPLACE)?.execute(columns).map(drop)
 }
 
 #[expect(clippy::too_many_arguments, reason = "the columns of one row")]

@@ -162,10 +162,13 @@ impl Cluster {
         self.queue.wake(|Wishes { pod, .. }| Hint::perhaps_if(pod.affinity.has_required()));
     }
 
-    /// A binding failed: the pod has no node after all.
+    /// A binding failed: the pod has no node after all, unless there was news of the pod meanwhile.
     pub(super) fn binding_failed(&mut self, waiting: Waiting, now: Duration) {
-        self.leave(&waiting.pod.key);
-        self.queue.try_again(waiting, now);
+        let placed = self.picture.placed(&waiting.pod.key);
+        if placed.is_some_and(|(_, placed)| Arc::ptr_eq(placed, &waiting.pod)) {
+            self.leave(&waiting.pod.key);
+            self.queue.try_again(waiting, now);
+        }
     }
 
     /// Handles a failed write of a claim's selected node.

@@ -28,8 +28,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 
-use futures::stream::SelectAll;
-use futures::{Stream, StreamExt as _};
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, SelectAll};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{self as core, Namespace, Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -39,6 +40,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::events::writing::Writing;
 use crate::pods::{self, Pods};
 use crate::watch;
 use apimachinery::json::{present, text};
@@ -46,8 +48,15 @@ use apimachinery::meta;
 use apimachinery::pace::Pace;
 use cluster::{Cluster, Decision};
 use pod::{Pod, PodKey};
+use queue::Waiting;
 use volumes::{Claim, SELECTED_NODE};
 use writes::Writer;
+
+/// Maximum number of bindings under way. Each waits for the API's disk; bindings that come together share a sync.
+const BINDINGS: usize = 16;
+
+/// A pod, its node, and whether it was bound.
+type Bound = (Box<Waiting>, String, bool);
 
 /// Kinds that the scheduler reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,12 +96,15 @@ pub async fn run(client: Client, pods: Pods) {
     let mut scheduler = Scheduler {
         cluster: Cluster::default(),
         writer: Writer::new(client.clone()),
+        bindings: FuturesUnordered::new(),
+        writing: Writing::default(),
         start: Instant::now(),
         unlisted: BTreeMap::new(),
         known: HashSet::new(),
     };
     let mut pace = Pace::default();
     loop {
+        let due = scheduler.due();
         // Watches come first, because a decision on old data is useless. Then bindings: events are only for users.
         tokio::select! {
             biased;
@@ -103,8 +115,9 @@ pub async fn run(client: Client, pods: Pods) {
                 }
                 pace.look().await;
             }
-            () = until(scheduler.due()) => scheduler.act().await,
-            () = scheduler.writer.write_event(), if scheduler.writer.has_events() => {}
+            Some(bound) = scheduler.bindings.next(), if !scheduler.bindings.is_empty() => scheduler.bound(bound),
+            () = until(due) => scheduler.act().await,
+            () = scheduler.writing.go_on(|| scheduler.writer.next_event()), if scheduler.has_events() => {}
         }
     }
 }
@@ -140,6 +153,9 @@ async fn until(due: Option<Instant>) {
 struct Scheduler {
     cluster: Cluster,
     writer: Writer,
+    bindings: FuturesUnordered<BoxFuture<'static, Bound>>,
+    /// The event that is being written.
+    writing: Writing,
     start: Instant,
     /// Objects that were known when the running lists began, and that they have not named so far.
     unlisted: BTreeMap<Kind, BTreeSet<PodKey>>,
@@ -151,8 +167,12 @@ impl Scheduler {
     /// When there is something to decide. Half a picture would place pods where others already are.
     fn due(&self) -> Option<Instant> {
         let complete = KINDS.iter().all(|kind| self.known.contains(kind));
-        let due = self.cluster.deadline().filter(|_| complete)?;
+        let due = self.cluster.deadline().filter(|_| complete && self.bindings.len() < BINDINGS)?;
         self.start.checked_add(due)
+    }
+
+    fn has_events(&self) -> bool {
+        !self.writing.is_idle() || self.writer.has_events()
     }
 
     async fn watched(&mut self, kind: Kind, event: Event<Object>, pace: &mut Pace) {
@@ -226,13 +246,21 @@ impl Scheduler {
         }
     }
 
+    /// Handles the end of a binding.
+    fn bound(&mut self, (waiting, node, bound): Bound) {
+        if bound {
+            self.writer.bound(&waiting.pod, &node);
+        } else {
+            self.cluster.binding_failed(*waiting, self.start.elapsed());
+        }
+    }
+
     /// Handles the next pod.
     async fn act(&mut self) {
         match self.cluster.next(self.start.elapsed(), &mut Pace::default()).await {
             Some(Decision::Bind { waiting, node }) => {
-                if !self.writer.bind(&waiting.pod, &node).await {
-                    self.cluster.binding_failed(*waiting, self.start.elapsed());
-                }
+                let bound = self.writer.bind(&waiting.pod, &node);
+                self.bindings.push(bound.map(|bound| (waiting, node, bound)).boxed());
             }
             Some(Decision::Select { pod, node, claims }) => {
                 if !self.writer.select(&pod, &node, &claims).await {

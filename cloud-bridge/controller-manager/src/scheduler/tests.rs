@@ -233,6 +233,26 @@ fn a_binding_that_failed_is_tried_again_and_takes_no_room_until_then() {
 }
 
 #[test]
+fn binding_that_failed_is_forgotten_if_there_was_news_of_the_pod() {
+    let mut site = Site::default();
+    site.node("a", json!({}));
+    let binding = |site: &mut Site| {
+        site.pod("p", cpu("2"));
+        let Some(Decision::Bind { waiting, .. }) = site.decide().pop() else { panic!("no binding") };
+        *waiting
+    };
+    let waiting = binding(&mut site);
+    site.cluster.pod_gone(&key("p"));
+    site.cluster.binding_failed(waiting, site.now);
+    assert!(site.decide().is_empty() && site.cluster.deadline().is_none(), "it was deleted");
+    let waiting = binding(&mut site);
+    site.there("p", "a", cpu("2"));
+    site.cluster.binding_failed(waiting, site.now);
+    assert!(site.decide().is_empty());
+    assert!(site.places("q", cpu("1")).is_err(), "another scheduler has bound it");
+}
+
+#[test]
 fn pods_of_others_and_pods_on_their_way_out_are_left_alone() {
     let mut site = Site::default();
     site.node("a", json!({}));

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use edge_protocol::json::SetField;
 use edge_protocol::names::event_name;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod as CorePod};
 use kube::Client;
@@ -45,27 +47,30 @@ impl Writer {
         Api::namespaced(self.client.clone(), &pod.key.0)
     }
 
-    /// False if the pod has no node after all.
-    pub(super) async fn bind(&mut self, pod: &Pod, node: &str) -> bool {
-        let (namespace, name) = &pod.key;
+    /// Binds a pod. False if it has no node after all.
+    pub(super) fn bind(&self, pod: &Pod, node: &str) -> impl Future<Output = bool> + Send + use<> {
+        let (api, (namespace, name), node) = (self.pods(pod), pod.key.clone(), node.to_owned());
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding",
             "metadata": {"name": name, "namespace": namespace, "uid": pod.uid},
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         });
-        let params = PostParams::default();
-        match self.pods(pod).create_subresource::<Value, Value>("binding", name, &params, &binding).await {
-            Ok(_) => {
-                let message = format!("Successfully assigned {namespace}/{name} to {node}");
-                self.tell(pod, &Told { kind: "Normal", reason: "Scheduled", action: "Binding", message: &message });
-                true
-            }
-            Err(error) => {
+        async move {
+            let params = PostParams::default();
+            let bound = api.create_subresource::<Value, Value>("binding", &name, &params, &binding).await;
+            if let Err(error) = &bound {
                 // Deleted or bound by another client meanwhile; the watch shows the present state.
                 log::info!("scheduler: binding pod {namespace}/{name} to {node}: {error}");
-                false
             }
+            bound.is_ok()
         }
+    }
+
+    /// Records the event of a binding.
+    pub(super) fn bound(&mut self, pod: &Pod, node: &str) {
+        let (namespace, name) = &pod.key;
+        let message = format!("Successfully assigned {namespace}/{name} to {node}");
+        self.tell(pod, &Told { kind: "Normal", reason: "Scheduled", action: "Binding", message: &message });
     }
 
     /// Writes into claims of a pod where their volumes must be made. True if all writes succeeded.
@@ -171,23 +176,22 @@ impl Writer {
         !self.events.is_empty()
     }
 
-    /// May be dropped half-way: the event stays in the queue until it is written.
-    pub(super) async fn write_event(&mut self) {
-        let Some(event) = self.events.front().cloned() else { return };
-        let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &namespace, &resource);
-        let written = match serde_json::from_value(event) {
-            Ok(event) => api.create(&PostParams::default(), &event).await.map(drop),
-            Err(error) => Err(kube::Error::SerdeError(error)),
-        };
-        self.events.pop_front();
-        // An existing name is this event, written by the attempt that was dropped.
-        if let Err(error) = written
-            && !matches!(&error, kube::Error::Api(status) if status.code == 409)
-        {
-            log::info!("scheduler: writing an event in {namespace}: {error}");
-        }
+    /// Writes the next event.
+    pub(super) fn next_event(&mut self) -> Option<BoxFuture<'static, ()>> {
+        Some(write(self.client.clone(), self.events.pop_front()?).boxed())
+    }
+}
+
+async fn write(client: Client, event: Value) {
+    let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Event>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &resource);
+    let written = match serde_json::from_value(event) {
+        Ok(event) => api.create(&PostParams::default(), &event).await.map(drop),
+        Err(error) => Err(kube::Error::SerdeError(error)),
+    };
+    if let Err(error) = written {
+        log::info!("scheduler: writing an event in {namespace}: {error}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Index of objects by what controllers search for: their controller, orphans, their labels, their node and the claims
-//! that they use. Pure.
+//! Index of objects by what controllers search for: their controller, orphans, their labels, their node, the claims that
+//! they use and what they select. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,14 @@ pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
+/// The ways to an object that are not in its metadata.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Places<'a> {
+    pub(super) node: Option<&'a str>,
+    pub(super) claims: &'a [String],
+    pub(super) selected_label: Option<(&'a str, &'a str)>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// Keys by the uid of the controller.
@@ -33,6 +41,8 @@ pub(super) struct Index {
     nodes: BTreeMap<String, Keys>,
     /// Keys by the claim that they use.
     users: BTreeMap<ObjectKey, Keys>,
+    /// Keys of those that select, by one label of all that they select.
+    selecting: BTreeMap<Label, Keys>,
 }
 
 impl Index {
@@ -53,21 +63,33 @@ impl Index {
         self.users.get(claim)
     }
 
-    pub(super) fn place(&mut self, (key, at): (&Key, usize), node: Option<&str>, claims: &[String]) {
-        if let Some(node) = node {
+    /// Those that may select an object with this label.
+    pub(super) fn selecting(&self, namespace: &str, name: &str, value: &str) -> Option<&Keys> {
+        self.selecting.get(&label(namespace, name, value))
+    }
+
+    pub(super) fn place(&mut self, (key, at): (&Key, usize), places: &Places<'_>) {
+        if let Some(node) = places.node {
             self.nodes.entry(node.to_owned()).or_default().insert(Arc::clone(key), at);
         }
-        for claim in claims {
+        for claim in places.claims {
             self.users.entry(beside(key, claim)).or_default().insert(Arc::clone(key), at);
+        }
+        if let Some((name, value)) = places.selected_label {
+            let label = label(&key.namespace, name, value);
+            self.selecting.entry(label).or_default().insert(Arc::clone(key), at);
         }
     }
 
-    pub(super) fn leave(&mut self, key: &Key, node: Option<&str>, claims: &[String]) {
-        if let Some(node) = node {
+    pub(super) fn leave(&mut self, key: &Key, places: &Places<'_>) {
+        if let Some(node) = places.node {
             remove(&mut self.nodes, &node.to_owned(), key);
         }
-        for claim in claims {
+        for claim in places.claims {
             remove(&mut self.users, &beside(key, claim), key);
+        }
+        if let Some((name, value)) = places.selected_label {
+            remove(&mut self.selecting, &label(&key.namespace, name, value), key);
         }
     }
 
@@ -77,8 +99,7 @@ impl Index {
 
     /// The keys with the rarest of the wanted labels; `None` if no object has one of them.
     pub(super) fn rarest(&self, namespace: &str, wanted: &BTreeMap<String, String>) -> Option<&Keys> {
-        let having =
-            |(name, value): (&String, &String)| self.labels.get(&(namespace.to_owned(), name.clone(), value.clone()));
+        let having = |(name, value): (&String, &String)| self.labels.get(&label(namespace, name, value));
         let all: Option<Vec<&Keys>> = wanted.iter().map(having).collect();
         all?.into_iter().min_by_key(|keys| keys.len())
     }
@@ -126,7 +147,11 @@ fn beside(key: &Key, name: &str) -> ObjectKey {
 
 fn labels(key: &Key, meta: &ObjectMeta, wanted: bool) -> impl Iterator<Item = Label> {
     let all = meta.labels.iter().flatten().filter(move |_| wanted);
-    all.map(|(name, value)| (key.namespace.clone(), name.clone(), value.clone()))
+    all.map(|(name, value)| label(&key.namespace, name, value))
+}
+
+fn label(namespace: &str, name: &str, value: &str) -> Label {
+    (namespace.to_owned(), name.to_owned(), value.to_owned())
 }
 
 fn remove<K: Ord>(map: &mut BTreeMap<K, Keys>, place: &K, key: &Key) {

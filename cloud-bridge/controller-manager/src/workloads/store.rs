@@ -8,7 +8,7 @@ use apimachinery::key::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::runtime::watcher::Event;
 
-use super::index::{Index, Key, Keys, controller_of};
+use super::index::{Index, Key, Keys, Places, controller_of};
 use super::now::Now;
 
 /// Type of the objects in a store.
@@ -24,6 +24,11 @@ pub(crate) trait Cached {
     /// The claims of its namespace by which they are looked for.
     fn claims(&self) -> &[String] {
         &[]
+    }
+
+    /// A label of all objects that it selects, by which it is looked for.
+    fn selected_label(&self) -> Option<(&str, &str)> {
+        None
     }
 
     fn meta(&self) -> &ObjectMeta;
@@ -177,6 +182,15 @@ impl<T: Cached> Store<T> {
         }
     }
 
+    /// The objects of a namespace that may select one with these labels.
+    pub(crate) fn selecting<'a>(
+        &'a self,
+        namespace: &'a str,
+        labels: &'a BTreeMap<String, String>,
+    ) -> impl Iterator<Item = &'a T> {
+        labels.iter().flat_map(move |(name, value)| self.of(self.index.selecting(namespace, name, value)))
+    }
+
     /// Stores the state of an object that a watch saw or a write returned. Returns `None` if it is known or older, or
     /// concerns no controller.
     pub(crate) fn put(&mut self, mut object: T, now: Now) -> Option<Seen> {
@@ -204,10 +218,10 @@ impl<T: Cached> Store<T> {
         if !stays {
             if let Some(before) = self.places.get(place).and_then(Option::as_ref) {
                 self.index.remove(&key, before.meta(), T::BY_LABELS);
-                self.index.leave(&key, before.node(), before.claims());
+                self.index.leave(&key, &places_of(&**before));
             }
             self.index.add((&key, place), object.meta(), T::BY_LABELS);
-            self.index.place((&key, place), object.node(), object.claims());
+            self.index.place((&key, place), &places_of(&object));
         }
         let owner = controller_of(object.meta()).cloned();
         let orphan = owner.is_none().then(|| object.meta().labels.clone().unwrap_or_default());
@@ -289,7 +303,7 @@ impl<T: Cached> Store<T> {
         self.free.push(place);
         let object = *self.places.get_mut(place)?.take()?;
         self.index.remove(&key, object.meta(), T::BY_LABELS);
-        self.index.leave(&key, object.node(), object.claims());
+        self.index.leave(&key, &places_of(&object));
         let owners = controller_of(object.meta()).cloned().into_iter().collect();
         let labels = labels_of(&object).into_iter().collect();
         Some(Seen { key: (*key).clone(), owners, orphan: None, labels, gone: true })
@@ -300,9 +314,12 @@ impl<T: Cached> Store<T> {
 fn in_same_places<T: Cached>(before: &T, now: &T) -> bool {
     let owner = |one: &T| controller_of(one.meta()).map(|owner| (owner.uid.clone(), owner.name.clone()));
     owner(before) == owner(now)
-        && before.node() == now.node()
-        && before.claims() == now.claims()
+        && places_of(before) == places_of(now)
         && (!T::BY_LABELS || before.meta().labels == now.meta().labels)
+}
+
+fn places_of<T: Cached>(object: &T) -> Places<'_> {
+    Places { node: object.node(), claims: object.claims(), selected_label: object.selected_label() }
 }
 
 fn labels_of<T: Cached>(object: &T) -> Option<BTreeMap<String, String>> {
@@ -311,8 +328,9 @@ fn labels_of<T: Cached>(object: &T) -> Option<BTreeMap<String, String>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
+    use super::super::service::Service;
     use super::super::templated::ReplicaSet;
     use super::*;
 
@@ -380,6 +398,32 @@ mod tests {
         assert_eq!(gone.len(), 1);
         assert_eq!((gone[0].key.name.as_str(), gone[0].owners[0].uid.as_str(), gone[0].gone), ("a", "d", true));
         assert!(store.owned_by("d").next().is_none());
+    }
+
+    #[test]
+    fn service_is_found_by_a_label_that_it_selects() {
+        let now = Now::default();
+        let service = |name: &str, version: u32, spec: Value| -> Service {
+            let metadata =
+                json!({"namespace": "ns", "name": name, "uid": name, "resourceVersion": version.to_string()});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        let mut store = Store::<Service>::default();
+        let found = |store: &Store<Service>, app: &str| {
+            let labels = BTreeMap::from([("app", app), ("tier", "front")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+            store.selecting("ns", &labels).map(|one| one.name().to_owned()).collect::<Vec<_>>()
+        };
+        store.put(service("a", 1, json!({"selector": {"app": "web", "tier": "back"}})), now);
+        store.put(service("b", 2, json!({"selector": {"app": "db"}})), now);
+        store.put(service("c", 3, json!({"selector": {"app": "db"}, "type": "ExternalName"})), now);
+        store.put(service("d", 4, json!({})), now);
+        assert_eq!((found(&store, "web"), found(&store, "db")), (vec!["a".to_owned()], vec!["b".to_owned()]));
+        assert!(store.selecting("other", &BTreeMap::from([("app".to_owned(), "db".to_owned())])).next().is_none());
+        store.put(service("a", 5, json!({"selector": {"app": "db"}})), now);
+        assert_eq!((found(&store, "web").len(), found(&store, "db")), (0, vec!["a".to_owned(), "b".to_owned()]));
+        store.put(service("a", 6, json!({})), now);
+        store.remove(&key_of(&service("b", 0, json!({})).metadata), "b");
+        assert!(found(&store, "db").is_empty());
     }
 
     #[test]

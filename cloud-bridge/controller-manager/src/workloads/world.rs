@@ -82,7 +82,6 @@ macro_rules! kinds {
         impl Watched {
             /// An event of this kind, with its object read.
             pub(crate) fn read(kind: Kind, event: Event<Value>) -> Result<Self, Misfit> {
-                let event = watch::map(event, |object| Ok(watch::without_managers(object)))?;
                 Ok(match kind {
                     $(Kind::$kind => Self::$kind(watch::typed(event)?),)*
                 })
@@ -195,7 +194,19 @@ macro_rules! cached {
     )*};
 }
 
-cached!(Claim, Volume, StorageClass, PodDisruptionBudget, Service, Endpoints);
+cached!(Claim, Volume, StorageClass, PodDisruptionBudget, Endpoints);
+
+impl Cached for Service {
+    /// There may be a thousand in a namespace, and each change of a pod looks for those that select it.
+    fn selected_label(&self) -> Option<(&str, &str)> {
+        let (name, value) = self.selector().filter(|_| self.selects_pods())?.first_key_value()?;
+        Some((name.as_str(), value.as_str()))
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
 
 impl Cached for EndpointSlice {
     /// Indexed by the Service that they name.

@@ -188,8 +188,8 @@ pub(super) async fn finish_mirror(
 
 /// Logs a failure. If the API did not answer, the effect `due` is needed again after a pause.
 async fn ended(outcome: Outcome, what: &str, failures: u32, due: Effect) -> Answer {
-    let again = matches!(outcome, Outcome::Retry(_));
-    if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) = outcome {
+    let again = matches!(outcome, Outcome::Retry(_) | Outcome::Conflict(_));
+    if let Some(reason) = outcome.problem() {
         log::warn!("{what}: {reason}");
     }
     if !again {

@@ -104,13 +104,15 @@ pub(super) async fn watch_policy_views(
             pace.look().await;
         }
         let told = know(following.as_ref(), |known| group.told(known));
-        next = Instant::now() + PAUSE.max(begun.elapsed() * SHARE);
+        let took = begun.elapsed();
         if group.means_pods() && following.is_none() {
-            // Answered when they are known.
+            // Answered when they are known; the first time at once, because pods wait for it.
             following = Some(peers.follow());
             group.note(Change::All);
+            next = Instant::now() + rest(took, group.first);
             continue;
         }
+        next = Instant::now() + rest(took, false);
         if !group.means_pods() {
             following = None;
         }
@@ -119,6 +121,12 @@ pub(super) async fn watch_policy_views(
         }
         group.first = false;
     }
+}
+
+/// Pause after an update that took this time, or after what is computed before the first one.
+fn rest(took: Duration, before_first: bool) -> Duration {
+    let share = took * SHARE;
+    if before_first { share } else { share.max(PAUSE) }
 }
 
 /// Reads the present state of pods and namespaces.

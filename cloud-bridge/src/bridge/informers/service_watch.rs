@@ -2,7 +2,7 @@
 //! node may read the endpoints of others. Knows no node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ use crate::bridge::pod_references::{
 };
 use crate::bridge::service_view::{is_dns, service_view};
 use crate::bridge::world::Told;
-use apimachinery::panics;
 use apimachinery::well_known::PAGE;
+use apimachinery::{pace, panics};
 
 /// Minimum interval between updates: changes in between are sent together.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -123,11 +123,11 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
     let mut all = All::new(of);
     let mut said = Instant::now();
     loop {
-        let due = pin!(sleep_until(said + PAUSE));
+        let due = all.due(said);
         let failure = tokio::select! {
             Some(event) = services.next() => all.services.take(event),
             Some(event) = slices.next() => all.slices.take(event),
-            () = due, if all.is_due() => None,
+            () = pace::sleep_until(due), if due.is_some() => None,
             () = sleep_until(again), if all.services.wants_reading || all.slices.wants_reading => {
                 if std::mem::take(&mut all.services.wants_reading) {
                     services = read(resource("Service", "services"), service_filter(&all.of));
@@ -158,7 +158,7 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
                     (false, _) => false,
                 });
             }
-            None if all.is_due() && Instant::now() >= said + PAUSE => {
+            None if all.due(said).is_some_and(|due| due <= Instant::now()) => {
                 tell.send_replace(Known::All(all.now()));
             }
             None => continue,
@@ -363,10 +363,15 @@ impl All {
         Self { of, services: Watched::new(), slices: Watched::new(), entries: BTreeMap::new(), told: false }
     }
 
-    /// Whether there are changes to send, and everything has been read.
-    fn is_due(&self) -> bool {
+    /// When to send what has changed, once everything has been read. `said`: time of the last update, or of the start. The
+    /// first one is sent at once, because pods wait for it.
+    fn due(&self, said: Instant) -> Option<Instant> {
         let changed = !self.services.changed.is_empty() || !self.slices.changed.is_empty();
-        self.services.read && self.slices.read && (!self.told || changed)
+        match self.services.read && self.slices.read {
+            true if !self.told => Some(said),
+            true if changed => Some(said + PAUSE),
+            _ => None,
+        }
     }
 
     fn now(&mut self) -> BTreeMap<Name, Arc<Entry>> {
@@ -435,6 +440,22 @@ mod tests {
         all.slices.take(Ok(Event::Init));
         slices.for_each(|slice| drop(all.slices.take(Ok(Event::InitApply(slice)))));
         all.slices.take(Ok(Event::InitDone));
+    }
+
+    #[test]
+    fn first_services_are_told_at_once_and_later_changes_together() {
+        let mut all = All::new(("shop".into(), ALL_SERVICES.into()));
+        let said = Instant::now();
+        for event in [Event::Init, Event::InitApply(service("web", 1)), Event::InitDone] {
+            all.services.take(Ok(event));
+        }
+        assert_eq!(all.due(said), None, "slices have not been read");
+        list(&mut all, std::iter::empty());
+        assert_eq!(all.due(said), Some(said), "pods wait for them");
+        all.now();
+        assert_eq!(all.due(said), None);
+        all.services.take(Ok(Event::Apply(service("web", 2))));
+        assert_eq!(all.due(said), Some(said + PAUSE));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) fn outcome(written: Result<(), Failure>) -> Outcome {
         Err(Failure::Refused(reason)) => Outcome::Refused(reason),
         // The next attempt checks first which bridge has the node.
         Err(Failure::Fenced) => Outcome::Retry("the node is connected to another bridge".to_owned()),
-        Err(Failure::Changed) => Outcome::Retry("the object was changed meanwhile".to_owned()),
+        Err(Failure::Changed) => Outcome::Conflict("the object was changed meanwhile".to_owned()),
         Err(Failure::Api(error)) => classify(&error),
     }
 }
@@ -109,6 +109,13 @@ mod tests {
         }
         let broken = kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
         assert!(matches!(classify(&broken), Outcome::Retry(_)), "nonsense in an answer proves nothing");
+    }
+
+    #[test]
+    fn conflict_needs_no_pause_and_another_bridge_does() {
+        assert!(matches!(outcome(Err(Failure::Changed)), Outcome::Conflict(_)));
+        // The check which bridge has the node follows a pause.
+        assert!(matches!(outcome(Err(Failure::Fenced)), Outcome::Retry(_)));
     }
 
     /// The outcome of a report that the API answers with this code, for this field.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::{Reports, pod};
+use super::{Reports, pod, session_of};
 use crate::bridge::requests::{Patch, Written, code};
 use crate::bridge::well_known::SESSION_ANNOTATION;
 
@@ -60,11 +60,11 @@ impl Reports {
             Err(error) if code(&error) == Some(404) => return Ok(()),
             found => found?,
         };
-        let found = node.metadata.annotations.get(SESSION_ANNOTATION).and_then(|text| text.parse::<u64>().ok());
-        if found.is_some_and(|found| found > self.session) {
+        let found = session_of(&node);
+        if found > self.session {
             return Err(Failure::Fenced);
         }
-        if found != Some(self.session) {
+        if found != self.session {
             let metadata = json!({
                 "resourceVersion": node.metadata.resource_version,
                 "annotations": {SESSION_ANNOTATION: self.session.to_string()},
@@ -76,5 +76,23 @@ impl Reports {
         }
         self.claimed.store(true, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fencing_number_is_read_from_a_node() {
+        let number = |metadata: Value| {
+            let node: Written =
+                serde_json::from_value(json!({"metadata": metadata, "status": {"images": [1]}})).unwrap();
+            session_of(&node)
+        };
+        assert_eq!(number(json!({"annotations": {SESSION_ANNOTATION: "7"}})), 7);
+        for without in [json!({}), json!({"annotations": {}}), json!({"annotations": {SESSION_ANNOTATION: "x"}})] {
+            assert_eq!(number(without), 0);
+        }
     }
 }

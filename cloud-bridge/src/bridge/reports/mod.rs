@@ -31,7 +31,7 @@ pub use overrides::{AddressType, KubeletEndpoint, NodeOverrides};
 
 use super::node::Node;
 use super::pod_ranges::PodRanges;
-use super::requests::Requests;
+use super::requests::{Requests, Written};
 use super::well_known::SESSION_ANNOTATION;
 use super::work_queue::Outcome;
 use failure::{judged, outcome};
@@ -159,9 +159,8 @@ impl Reports {
 
     /// Whether no other bridge has a newer connection of this node, as far as the API knows.
     pub(super) async fn is_newest(&self) -> kube::Result<bool> {
-        let node: kube::Result<Value> = self.own.get(&format!("/api/v1/nodes/{}", self.node.name)).await;
-        match node {
-            Ok(node) => Ok(session_of(&node["metadata"]["annotations"][SESSION_ANNOTATION]) <= self.session),
+        match self.own.get::<Written>(&format!("/api/v1/nodes/{}", self.node.name)).await {
+            Ok(node) => Ok(session_of(&node) <= self.session),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
             Err(error) => Err(error),
         }
@@ -172,9 +171,10 @@ impl Reports {
     }
 }
 
-/// The fencing number in the value of [`SESSION_ANNOTATION`]; 0 without one.
-fn session_of(value: &Value) -> u64 {
-    value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
+/// The fencing number of a Node; 0 without one.
+fn session_of(node: &Written) -> u64 {
+    let annotation = node.metadata.annotations.get(SESSION_ANNOTATION);
+    annotation.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// Deletes a pod object that no container belongs to.

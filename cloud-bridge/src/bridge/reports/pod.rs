@@ -106,7 +106,10 @@ fn status_patch(uid: &str, status: &Value) -> Option<Value> {
             }
         }
     }
-    Some(json!({"metadata": {"uid": uid}, "status": fields}))
+    let mut patch = json!({"metadata": {"uid": uid}});
+    // The macro would copy it.
+    patch.set("status", fields.into());
+    Some(patch)
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ impl Connection {
     /// Starts every attempt that may run.
     fn begin(&mut self) {
         while let Some(attempt) = self.work_queue.begin() {
-            let slots = if let Lane::Events(_) = attempt.lane { &self.event_slots } else { &self.slots };
+            let slots = if let Lane::Events(..) = attempt.lane { &self.event_slots } else { &self.slots };
             let (reports, slots, gate) =
                 (Arc::clone(&self.reports), Arc::clone(slots), Arc::clone(&self.shared.writes));
             let (jobs, node) = (Arc::clone(&self.shared.jobs), self.node.name.clone());
@@ -145,12 +145,13 @@ impl Connection {
                 let counter = match &outcome {
                     Outcome::Written => &counters::REPORTS_WRITTEN,
                     Outcome::Refused(_) => &counters::REPORTS_REFUSED,
-                    Outcome::Retry(_) | Outcome::Later(_) => &counters::REPORTS_AGAIN,
+                    Outcome::Retry(_) | Outcome::Conflict(_) | Outcome::Later(_) => &counters::REPORTS_AGAIN,
                 };
                 counter.one();
                 match &outcome {
                     Outcome::Written => log::debug!("{what}: written"),
                     Outcome::Refused(reason) => log::warn!("{what}: refused: {}", printable(reason)),
+                    Outcome::Conflict(reason) => log::debug!("{what}: tried again: {}", printable(reason)),
                     Outcome::Retry(reason) | Outcome::Later(reason) => {
                         log::warn!("{what}: will be tried again: {}", printable(reason));
                     }
@@ -219,9 +220,7 @@ impl Connection {
                     Ok(false) => return Done::Fenced,
                     Err(error) => Outcome::Retry(error.to_string()),
                 };
-                let (Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason)) = &outcome else {
-                    return Done::Rewritten;
-                };
+                let Some(reason) = outcome.problem() else { return Done::Rewritten };
                 log::warn!("node {name}: its object was not written again: {}", printable(reason));
                 if let Outcome::Refused(_) = outcome {
                     return Done::Rewritten;
@@ -241,10 +240,12 @@ impl Connection {
 
     fn token(&mut self, id: u64, request: TokenRequest) {
         let (requests, name, slots) = (self.requests.clone(), self.node.name.clone(), Arc::clone(&self.slots));
+        let (namespace, pod) = (request.namespace.clone(), request.pod.clone());
+        let sent = self.node.state().body(&ObjectKey { kind: "Pod".to_owned(), namespace, name: pod });
         let ask = async move {
             // The semaphore is never closed: it lives as long as this future.
             let _slot = slots.acquire_owned().await;
-            Done::Token(id, tokens::answer(&requests, &name, &request).await)
+            Done::Token(id, tokens::answer(&requests, &name, sent.as_deref(), &request).await)
         };
         self.work.push(ask.boxed());
     }
@@ -278,9 +279,7 @@ impl Connection {
         let event = Report::Event { event: refusal_event(&self.node.name, key, uid, reason, Timestamp::now()) };
         let reports = Arc::clone(&self.reports);
         let write = async move {
-            if let Outcome::Refused(reason) | Outcome::Retry(reason) | Outcome::Later(reason) =
-                reports.write(&event).await
-            {
+            if let Some(reason) = reports.write(&event).await.problem() {
                 log::warn!("an event was lost: {}", printable(reason));
             }
             Done::Quiet

@@ -22,6 +22,7 @@ fn sample() -> Value {
 
 #[test]
 fn only_what_concerns_the_node_travels() {
+    assert_eq!(pod(sample()).metadata.managed_fields, None, "they are most of a pod, and not read");
     let bound = pod(sample()).into_bound().unwrap();
     assert_eq!((bound.node.as_str(), bound.uid(), bound.generation), ("edge-1", "u1", 2));
     let refs: Vec<_> = bound.refs.iter().map(|key| format!("{} {}/{}", key.kind, key.namespace, key.name)).collect();
@@ -77,6 +78,21 @@ fn the_past_of_a_pod_travels_but_is_no_news() {
     assert!(ended.has_ended && !running.has_ended);
     scheduled["status"] = "False".into();
     assert_eq!(body(&bound(json!({"conditions": [scheduled]}))).get("status"), None);
+}
+
+#[test]
+fn digest_of_a_pod_is_that_of_its_body_with_gates_and_without_past() {
+    let digest = |object: &Told, body: Value| made_object(object.digest.key.clone(), "u1".to_owned(), body).digest;
+    let plain = pod(sample()).into_bound().unwrap().object;
+    assert_eq!(plain.digest, digest(&plain, body(&plain)));
+    let mut gated = sample();
+    gated["spec"]["readinessGates"] = json!([{"conditionType": "x"}]);
+    gated["status"] = json!({"phase": "Succeeded", "conditions": [{"type": "x", "status": "True", "reason": "r"}]});
+    let gated = pod(gated).into_bound().unwrap().object;
+    let mut told = body(&gated);
+    assert_eq!(told["status"], json!({"phase": "Succeeded", "conditions": [{"type": "x", "status": "True"}]}));
+    told["status"] = json!({"conditions": [{"type": "x", "status": "True"}]});
+    assert_eq!(gated.digest, digest(&gated, told));
 }
 
 #[test]

@@ -78,6 +78,32 @@ async fn nobody_is_told_of_a_write_that_a_power_cut_could_take_back() {
 }
 
 #[tokio::test]
+async fn object_on_the_disk_is_read_while_another_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, disk) = server(&dir);
+    let admin = UserInfo::master("admin");
+    assert_eq!(server.handle(&admin, request("POST", "", MAP)).await.status(), 201);
+    disk.turn(Disk::Stuck);
+    let writing = server.clone();
+    let other = r#"{"metadata": {"name": "d"}}"#;
+    let write = tokio::spawn(async move { writing.handle(&UserInfo::master("a"), request("POST", "", other)).await });
+    let key = ObjectKey { namespace: "default".to_owned(), name: "d".to_owned() };
+    while server.inner.store().get("configmaps", &key).unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let answer = async |path: &str| {
+        let answer = server.handle(&admin, request("GET", path, ""));
+        tokio::time::timeout(Duration::from_millis(200), answer).await.map(|answer| answer.status())
+    };
+    assert_eq!(answer("/c").await.unwrap(), 200);
+    for path in ["/d", "", "/e"] {
+        assert!(answer(path).await.is_err(), "{path:?} tells of what a power cut could take back");
+    }
+    disk.turn(Disk::Well);
+    assert_eq!(write.await.unwrap().status(), 201);
+}
+
+#[tokio::test]
 async fn a_write_that_the_disk_refuses_is_never_a_success() {
     let dir = tempfile::tempdir().unwrap();
     let (server, disk) = server(&dir);

@@ -202,8 +202,9 @@ impl Entry {
             "operation": self.owner.operation.name(),
             "apiVersion": self.owner.api_version,
             "fieldsType": "FieldsV1",
-            "fieldsV1": self.set.encode(),
         });
+        // The macro would copy it.
+        entry.set("fieldsV1", self.set.encode());
         for (field, value) in [("time", &self.time), ("subresource", &self.owner.subresource)] {
             if !value.is_empty() {
                 entry.set(field, value.as_str().into());

@@ -3,8 +3,10 @@
 use std::time::Instant;
 
 use edge_protocol::json::SetField;
+use rusqlite::params;
 
 use super::*;
+use crate::storage::write::REPLACE;
 
 #[test]
 fn expired_events_go_with_the_trim() {
@@ -63,6 +65,33 @@ fn unwritten_object_has_its_bytes_and_revision() {
     let stored = Stored::unwritten(value.clone());
     assert_eq!((stored.rev, stored.key.name.as_str(), stored.value()), (7, "x", &value));
     assert_eq!(stored.body, value.to_string());
+}
+
+#[test]
+fn update_writes_only_what_has_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let owned = |data: &str, owner: &str| {
+        let mut object = object("x", data);
+        object.set_at(&["metadata", "ownerReferences"], json!([{ "uid": owner }]));
+        object
+    };
+    let owns = |store: &Store, owner: &str| store.dependents(owner, None, 10).unwrap().len();
+    let first = store.write("things", owned("1", "o"), None, None).unwrap();
+    let before = store.conn.total_changes();
+    let second = store.write("things", owned("2", "o"), Some(&first), None).unwrap();
+    assert_eq!((store.conn.total_changes() - before, owns(&store, "o")), (2, 1), "the object and its change");
+    let third = store.write("things", owned("3", "p"), Some(&second), None).unwrap();
+    assert_eq!((owns(&store, "o"), owns(&store, "p")), (0, 1));
+    let mut other = owned("4", "p");
+    other.set_at(&["metadata", "uid"], "new".into());
+    store.write("things", other, Some(&third), None).unwrap();
+    assert!(store.by_uid("new").unwrap().is_some() && store.by_uid("uid-x").unwrap().is_none());
+
+    let mut statement = store.conn.prepare(&format!("EXPLAIN {REPLACE}")).unwrap();
+    let steps = statement.query_map(params!["things", "a", "x", 1, "body"], |row| row.get::<_, String>(1)).unwrap();
+    let steps: Vec<String> = steps.map(Result::unwrap).collect();
+    assert!(steps.contains(&"Insert".to_owned()) && !steps.contains(&"IdxInsert".to_owned()), "{steps:?}");
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! The Services to process after a change: those that select the pod now or did before, all that select a pod of a
 //! node, and those whose slices or Endpoints another client wrote. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::key::ObjectKey;
 
 use super::words::{mirror_of, service_of};
-use crate::workloads::service::Service;
 use crate::workloads::store::key_of;
 use crate::workloads::world::{Change, Kind, Task, World};
 
@@ -32,25 +31,27 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
         }
         Kind::Pod => both(of_pod(world, change)),
         Kind::Node => {
-            let labels = world
-                .pods
-                .on_node(&key.name)
-                .map(|pod| (pod.metadata.namespace.as_deref(), pod.metadata.labels.as_ref()));
-            let found = labels.flat_map(|(namespace, labels)| {
-                let services = world.services.in_namespace(namespace.unwrap_or_default());
-                services.filter(move |service| service.selects(labels)).map(|service| key_of(&service.metadata))
+            let labels = world.pods.on_node(&key.name).filter_map(|pod| {
+                Some((pod.metadata.namespace.as_deref().unwrap_or_default(), pod.metadata.labels.as_ref()?))
             });
-            both(found.collect::<BTreeSet<_>>())
+            both(labels.flat_map(|(namespace, labels)| selecting(world, namespace, labels)).collect::<BTreeSet<_>>())
         }
         _ => Vec::new(),
     }
 }
 
-fn of_pod(world: &World, change: &Change) -> Vec<ObjectKey> {
-    let services = world.services.in_namespace(&change.seen.key.namespace);
-    let selects = |service: &&Service| change.seen.labels.iter().any(|labels| service.selects(Some(labels)));
-    let concerned = services.filter(selects);
-    concerned.map(|service| key_of(&service.metadata)).collect()
+fn of_pod(world: &World, change: &Change) -> BTreeSet<ObjectKey> {
+    change.seen.labels.iter().flat_map(|labels| selecting(world, &change.seen.key.namespace, labels)).collect()
+}
+
+/// The Services that select a pod with these labels.
+fn selecting<'a>(
+    world: &'a World,
+    namespace: &'a str,
+    labels: &'a BTreeMap<String, String>,
+) -> impl Iterator<Item = ObjectKey> {
+    let services = world.services.selecting(namespace, labels);
+    services.filter(move |service| service.selects(Some(labels))).map(|service| key_of(&service.metadata))
 }
 
 fn both(keys: impl IntoIterator<Item = ObjectKey>) -> Vec<Task> {
