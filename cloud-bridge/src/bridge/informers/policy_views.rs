@@ -30,6 +30,8 @@ use crate::bridge::world::{Group, Told};
 const PAUSE: Duration = Duration::from_millis(200);
 /// Pause after computing an update, as a multiple of its time: many policies take at most this share of the CPU.
 const SHARE: u32 = 20;
+/// Longest pause, however long an update took.
+const REST_MAX: Duration = Duration::from_secs(60);
 /// Interval at which all policies are read again because some had no room.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Maximum number of peers in a namespace's policies that a pod may belong to. Nodes ignore further ones.
@@ -109,10 +111,10 @@ pub(super) async fn watch_policy_views(
             // Answered when they are known; the first time at once, because pods wait for it.
             following = Some(peers.follow());
             group.note(Change::All);
-            next = Instant::now() + rest(took, group.first);
+            next = Instant::now() + rest(took, group.first).min(REST_MAX);
             continue;
         }
-        next = Instant::now() + rest(took, false);
+        next = Instant::now() + rest(took, false).min(REST_MAX);
         if !group.means_pods() {
             following = None;
         }
