@@ -37,7 +37,7 @@ pub fn mount(
         .map_err(|error| failed(error.to_string()))
 }
 
-/// Makes a topmost layer of the folders that the image's own layers do not describe; `None` if it has none.
+/// Makes a topmost layer of the folders that the image's own layers do not describe; `None` without such folders.
 fn above(folders: &[Folder], target: &Path) -> io::Result<Option<PathBuf>> {
     let (above, part) = (target.with_extension("folders"), target.with_extension("part"));
     if folders.is_empty() {

@@ -21,7 +21,6 @@ mod index;
 pub(super) mod post;
 pub(super) mod respond;
 pub(super) mod tally;
-mod tls;
 mod view;
 pub(super) mod watch;
 mod write;

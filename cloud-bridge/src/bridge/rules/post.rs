@@ -16,11 +16,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
+use sampan_trust::Verifier;
 use serde::de::IgnoredAny;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::tls::Verifier;
 use crate::pki::clock;
 
 /// Timeout for an answer, including everything before it.
@@ -131,7 +131,7 @@ impl Poster {
             [] => config.with_root_certificates(roots),
             own => {
                 // `dangerous` is rustls' name for a custom verifier.
-                let verifier = Verifier::new(provider, roots, own)?;
+                let verifier = Verifier::new(provider, roots, own.to_vec()).map_err(|error| error.to_string())?;
                 config.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
             }
         };

@@ -1,6 +1,6 @@
-//! TLS to targets of rules with `--rules-ca`. The file may have an authority's certificate, or the target's own. A
-//! certificate of `openssl req -x509` claims to be an authority (CA:TRUE), which webpki refuses for a server and other
-//! clients (OpenSSL, Go) accept.
+//! TLS to servers for which a file with certificates is configured: a registry's `ca`, `--rules-ca`. The file may have
+//! an authority's certificate, or the server's own. A certificate of `openssl req -x509` claims to be an authority
+//! (CA:TRUE), which webpki refuses for a server and other clients (OpenSSL, Go) accept.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 /// Trusts authorities, and servers that show one of `own` itself.
 #[derive(Debug)]
-pub(super) struct Verifier {
+pub struct Verifier {
     by_authority: Arc<WebPkiServerVerifier>,
     own: Vec<CertificateDer<'static>>,
 }
@@ -21,15 +21,15 @@ pub(super) struct Verifier {
 impl Verifier {
     /// # Errors
     /// No certificate can be used as an authority.
-    pub(super) fn new(
+    pub fn new(
         provider: Arc<CryptoProvider>,
         roots: RootCertStore,
-        own: &[CertificateDer<'static>],
-    ) -> Result<Self, String> {
+        own: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, Error> {
         let by_authority = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
-            .map_err(|error| error.to_string())?;
-        Ok(Self { by_authority, own: own.to_vec() })
+            .map_err(|error| Error::General(error.to_string()))?;
+        Ok(Self { by_authority, own })
     }
 }
 
@@ -95,20 +95,20 @@ mod tests {
     }
 
     #[test]
-    fn self_signed_certificate_of_a_target_is_trusted_if_configured() {
+    fn self_signed_certificate_is_trusted_if_it_is_the_configured() {
         let (own, other) = (self_signed(), self_signed());
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
         roots.add(own.clone()).unwrap();
-        let verifier = Verifier::new(provider, roots, std::slice::from_ref(&own)).unwrap();
+        let verifier = Verifier::new(provider, roots, vec![own.clone()]).unwrap();
         let judge = |shown: &CertificateDer<'static>, name: &'static str, year: u64| {
             let now = Duration::from_secs((year - 1970) * 31_557_600);
             let name = ServerName::try_from(name).unwrap();
             verifier.verify_server_cert(shown, &[], &name, &[], UnixTime::since_unix_epoch(now)).map(drop)
         };
         judge(&own, "target.example", 2030).unwrap();
-        assert!(judge(&other, "target.example", 2030).is_err(), "another one of the same name");
-        assert!(judge(&own, "elsewhere.example", 2030).is_err());
+        assert!(judge(&other, "target.example", 2030).is_err(), "one of the same name is not it");
+        assert!(judge(&own, "elsewhere.example", 2030).is_err(), "it is of another name");
         assert!(judge(&own, "target.example", 2040).is_err(), "it has expired");
     }
 }
