@@ -141,8 +141,20 @@ impl Browser {
     pub(crate) fn wait(&mut self, what: &str, expression: &str) {
         until(Duration::from_secs(30), what, || match self.value(expression) {
             Ok(Value::Bool(true)) => Ok(()),
-            other => Err(format!("{other:?}; shown: {:?}", self.value("document.body.innerText.slice(0, 400)"))),
+            other => {
+                let shown = self.value("document.body.innerText.slice(0, 400)");
+                self.send_again();
+                Err(format!("{other:?}; shown: {shown:?}"))
+            }
         });
+    }
+
+    /// Sends the last request again, a form too, if the browser shows an error of its own in place of the page: a
+    /// change of the host's interfaces ends what is on its way (see `NETWORK_CHANGED`).
+    fn send_again(&mut self) {
+        if self.value("location.protocol").is_ok_and(|scheme| scheme == "chrome-error:") {
+            self.call("Page.reload", json!({}));
+        }
     }
 
     pub(crate) fn text(&mut self, text: &str) {
