@@ -59,12 +59,8 @@ impl Node {
         None
     }
 
-    /// The pod has its addresses; the rest follows when its tokens are there.
-    pub(super) fn connected(&mut self, uid: &str, pod: &Pod, ips: Vec<IpAddr>) -> Option<PodEvent> {
-        if self.tokens.awaits(&self.cx, uid) {
-            self.connecting.insert(uid.to_owned(), Connecting::Tokens(ips));
-            return None;
-        }
+    /// Makes the pod's volumes of what is there, and its rules.
+    fn furnish(&mut self, uid: &str, pod: &Pod, ips: Vec<IpAddr>) -> Option<PodEvent> {
         let attached = self.launch.sandboxes.teardown.is_attached(uid);
         let finished = self.launch.sandboxes.finish(pod, ips, &self.cx.objects());
         let done = match finished {
