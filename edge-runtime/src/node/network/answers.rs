@@ -42,7 +42,7 @@ impl Node {
             (Connecting::Rules(_), Answer::Rules(Err(error)))
             | (Connecting::Policies(_), Answer::Policies(Err(error))) => Some(self.not_connected(uid, error)),
             (Connecting::Attaching, Answer::Plugins(Ok(ips))) => {
-                self.pod(uid).and_then(|pod| self.connected(uid, &pod, ips))
+                self.pod(uid).and_then(|pod| self.connected(uid, &pod, ips, true))
             }
             (Connecting::Attaching, Answer::Plugins(Err(error))) => {
                 Some(self.not_connected(uid, format!("failed to setup network for sandbox: {error}")))

@@ -11,30 +11,30 @@ use crate::pod::event::PodEvent;
 
 impl Node {
     /// The pod has its addresses; the rest follows when its tokens are there.
-    pub(super) fn connected(&mut self, uid: &str, pod: &Pod, ips: Vec<IpAddr>) -> Option<PodEvent> {
+    pub(super) fn connected(&mut self, uid: &str, pod: &Pod, ips: Vec<IpAddr>, by_plugins: bool) -> Option<PodEvent> {
         if self.tokens.awaits(&self.cx, uid) {
-            self.connecting.insert(uid.to_owned(), Connecting::Tokens(ips));
+            self.connecting.insert(uid.to_owned(), Connecting::Tokens { ips, by_plugins });
             return None;
         }
-        self.furnish(uid, pod, ips)
+        self.furnish(uid, pod, ips, by_plugins)
     }
 
     /// Goes on with a pod that waits no longer for its tokens.
     pub(in crate::node) fn prepare_waited(&mut self, now: Mono) {
         let Some(uid) = self.tokens.next_waited(now) else { return };
-        let (Some(ips), Some(pod)) = (self.waits_no_longer(&uid), self.pod(&uid)) else { return };
+        let (Some((ips, by_plugins)), Some(pod)) = (self.waits_no_longer(&uid), self.pod(&uid)) else { return };
         // Else its teardown goes on by itself.
         if !self.is_ending(&uid) {
-            let answer = self.furnish(&uid, &pod, ips);
+            let answer = self.furnish(&uid, &pod, ips, by_plugins);
             self.answered(&uid, answer);
         }
     }
 
-    /// Ends a pod's wait for its tokens. Returns its addresses if it waited.
-    pub(super) fn waits_no_longer(&mut self, uid: &str) -> Option<Vec<IpAddr>> {
-        let waits = matches!(self.connecting.get(uid), Some(Connecting::Tokens(_)));
+    /// Ends a pod's wait for its tokens. Returns its addresses, and whether plugins gave them, if it waited.
+    pub(super) fn waits_no_longer(&mut self, uid: &str) -> Option<(Vec<IpAddr>, bool)> {
+        let waits = matches!(self.connecting.get(uid), Some(Connecting::Tokens { .. }));
         match waits.then(|| self.connecting.remove(uid)).flatten() {
-            Some(Connecting::Tokens(ips)) => Some(ips),
+            Some(Connecting::Tokens { ips, by_plugins }) => Some((ips, by_plugins)),
             _ => None,
         }
     }
@@ -65,7 +65,7 @@ mod tests {
         bench.node.tokens.want(&bench.node.cx, "u", &with_token);
         assert!(bench.node.tokens.renew(&bench.node.cx) && !bench.node.tokens.renew(&bench.node.cx), "asked once");
         assert_eq!(bench.node.prepare_sandbox("u", &pod("u", "u")), None);
-        assert!(matches!(bench.node.connecting.get("u"), Some(Connecting::Tokens(_))));
+        assert!(matches!(bench.node.connecting.get("u"), Some(Connecting::Tokens { .. })));
         assert!(bench.node.cx.paths.pod("u").exists(), "all else is prepared meanwhile");
         bench
     }
@@ -84,6 +84,21 @@ mod tests {
         bench.node.prepare_waited(Mono(0));
         assert!(matches!(bench.record("u").sandbox.state, SandboxState::Ready { .. }));
         assert!(!bench.node.connecting.contains_key("u"));
+    }
+
+    /// After a change of `network.mode`.
+    #[test]
+    fn attachment_of_an_earlier_network_replaces_no_rules() {
+        for (by_plugins, waits) in [(false, true), (true, false)] {
+            let mut bench = Bench::new();
+            bench.add("u");
+            bench.sandbox("u", SandboxState::Preparing);
+            assert!(bench.node.prepare_sandbox("u", &pod("u", "u")).is_some());
+            std::fs::write(bench.node.launch.sandboxes.teardown.attachment_file("u"), "{}").unwrap();
+            let answer = bench.node.connected("u", &pod("u", "u"), vec!["10.0.0.2".parse().unwrap()], by_plugins);
+            assert_eq!(answer.is_none(), waits);
+            assert_eq!(matches!(bench.node.connecting.get("u"), Some(Connecting::Rules(_))), waits, "{by_plugins}");
+        }
     }
 
     #[test]
