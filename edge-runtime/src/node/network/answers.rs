@@ -53,7 +53,8 @@ impl Node {
                 }
                 Some(self.undone(uid, &failure))
             }
-            (Connecting::Detaching, Answer::Plugins(Ok(_))) => self.remove_sandbox(uid),
+            // Its rules follow, if it has been on the bridge since.
+            (Connecting::Detaching, Answer::Plugins(Ok(_))) => self.disconnect(uid),
             (Connecting::MakingCgroup, Answer::Cgroup(Ok(()))) => self.with_cgroup(uid),
             (Connecting::MakingCgroup, Answer::Cgroup(Err(error))) => {
                 Some(self.not_connected(uid, format!("failed to create cgroup for sandbox: {error}")))
