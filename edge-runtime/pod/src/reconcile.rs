@@ -175,15 +175,16 @@ impl<'a> Turn<'a> {
         self.record.terminal = Some(Terminal { succeeded: false, reason: "DeadlineExceeded".to_owned(), message });
     }
 
-    /// Follows a clock that was set forward: after a reboot only the clock tells how long the pod was active.
+    /// Follows a clock that was set forward, and one that is back after that: after a reboot only the clock tells how long
+    /// the pod was active.
     fn follow_clock(&mut self) {
         let before = Duration::from_secs(self.record.active_before_s.into());
         let active = self.now.mono.since(self.record.active_since).saturating_add(before);
-        let known = self.record.active_from.unwrap_or(self.record.started_at);
-        if let Ok(from) = self.now.wall.checked_sub(active)
-            && from.as_second().saturating_sub(known.as_second()) > CLOCK_STEP_S
-        {
-            self.record.active_from = Some(from);
+        let Ok(from) = self.now.wall.checked_sub(active) else { return };
+        let known = self.record.active_from.unwrap_or(self.record.started_at).as_second();
+        if from.as_second().saturating_sub(known).abs() > CLOCK_STEP_S {
+            let has_skipped = from.as_second().saturating_sub(self.record.started_at.as_second()) > CLOCK_STEP_S;
+            self.record.active_from = has_skipped.then_some(from);
         }
     }
 

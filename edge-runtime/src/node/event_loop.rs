@@ -23,7 +23,7 @@ impl Node {
         let mut turn = Instant::now();
         loop {
             let now = self.cx.clock.now().mono;
-            self.prepare_waited();
+            self.prepare_waited(now);
             let shutdown = match self.shutdown_step(now) {
                 Ok(()) => return self.leave().await.map(|()| End::Stopped),
                 Err(again) => again,

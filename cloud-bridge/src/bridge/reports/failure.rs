@@ -63,6 +63,9 @@ pub(super) fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
         if code(error).is_some_and(|code| passing.contains(&code)) && !is_of_another(error));
     match outcome(written) {
         Outcome::Refused(reason) if passing => Outcome::Later(reason),
+        // It is written without a version, so the other client may be a newer connection, whose fencing number it would
+        // replace: the check for one follows a pause.
+        Outcome::Conflict(reason) if matches!(report, Report::Node { .. }) => Outcome::Retry(reason),
         other => other,
     }
 }
@@ -142,6 +145,15 @@ mod tests {
         assert_eq!(answered(&Report::Node { node: Value::Null }, 404, ""), refused);
         assert_eq!((answered(&mirror, 403, ""), answered(&mirror, 422, "")), (later, refused.clone()));
         assert_eq!((answered(&event, 403, ""), answered(&event, 422, "")), (refused.clone(), refused));
+    }
+
+    #[test]
+    fn conflict_about_a_node_waits_for_the_check_of_connections() {
+        let judged = |report: &Report| judged(report, Err(Failure::Changed));
+        let uid = || "u".to_owned();
+        let status = Report::PodStatus { namespace: uid(), name: uid(), uid: uid(), status: Value::Null };
+        assert!(matches!(judged(&status), Outcome::Conflict(_)), "it is written in a version");
+        assert!(matches!(judged(&Report::Node { node: Value::Null }), Outcome::Retry(_)));
     }
 
     #[test]

@@ -602,6 +602,20 @@ fn deadline_counts_no_time_that_the_clock_has_skipped() {
 }
 
 #[test]
+fn deadline_counts_on_after_a_clock_that_was_ahead() {
+    let mut sim =
+        Sim::new(pod(json!({"activeDeadlineSeconds": 3600, "containers": [{"name": "c", "image": "img:1"}]})));
+    sim.bring_up();
+    // As after a turn while the clock was a year ahead.
+    sim.record.active_from = Some("2024-11-14T00:00:00Z".parse().unwrap());
+    sim.wait(600);
+    assert_eq!(sim.record.active_from, None, "the clock is right again");
+    sim.boot = "next".to_owned();
+    sim.wait(1200);
+    assert_eq!((sim.record.terminal.is_none(), sim.record.active_before_s), (true, 1800));
+}
+
+#[test]
 fn an_eviction_stops_within_its_own_grace_and_fails_the_pod() {
     let mut sim = Sim::new(one("Always"));
     sim.bring_up();

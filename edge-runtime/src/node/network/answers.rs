@@ -42,7 +42,7 @@ impl Node {
             (Connecting::Rules(_), Answer::Rules(Err(error)))
             | (Connecting::Policies(_), Answer::Policies(Err(error))) => Some(self.not_connected(uid, error)),
             (Connecting::Attaching, Answer::Plugins(Ok(ips))) => {
-                self.pod(uid).and_then(|pod| self.connected(uid, &pod, ips))
+                self.pod(uid).and_then(|pod| self.connected(uid, &pod, ips, true))
             }
             (Connecting::Attaching, Answer::Plugins(Err(error))) => {
                 Some(self.not_connected(uid, format!("failed to setup network for sandbox: {error}")))
@@ -53,7 +53,8 @@ impl Node {
                 }
                 Some(self.undone(uid, &failure))
             }
-            (Connecting::Detaching, Answer::Plugins(Ok(_))) => self.remove_sandbox(uid),
+            // Its rules follow, if it has been on the bridge since.
+            (Connecting::Detaching, Answer::Plugins(Ok(_))) => self.disconnect(uid),
             (Connecting::MakingCgroup, Answer::Cgroup(Ok(()))) => self.with_cgroup(uid),
             (Connecting::MakingCgroup, Answer::Cgroup(Err(error))) => {
                 Some(self.not_connected(uid, format!("failed to create cgroup for sandbox: {error}")))

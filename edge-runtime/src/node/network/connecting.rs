@@ -12,7 +12,7 @@ pub(in super::super) enum Connecting {
     /// A helper looks at its volumes, before all else.
     Looking,
     /// The bridge sends tokens for its volumes. It has these addresses.
-    Tokens(Vec<IpAddr>),
+    Tokens { ips: Vec<IpAddr>, by_plugins: bool },
     /// Its host ports are on their way into the kernel.
     Rules(SandboxDone),
     /// Rules of its NetworkPolicies are being written to the kernel.

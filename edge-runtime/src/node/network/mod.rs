@@ -46,7 +46,7 @@ impl Node {
         let keep = self.cx.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let prepared = self.launch.sandboxes.prepare(pod, &taken, &keep, &self.cx.objects());
         match prepared {
-            Ok(Preparation::Connected(ips)) => return self.connected(uid, pod, ips),
+            Ok(Preparation::Connected(ips)) => return self.connected(uid, pod, ips, false),
             Ok(Preparation::Attach(attachment)) => {
                 for (reason, message) in self.launch.sandboxes.incapable(pod, &attachment) {
                     self.cx.warn_about_pod(uid, reason, message);
@@ -59,18 +59,13 @@ impl Node {
         None
     }
 
-    /// The pod has its addresses; the rest follows when its tokens are there.
-    pub(super) fn connected(&mut self, uid: &str, pod: &Pod, ips: Vec<IpAddr>) -> Option<PodEvent> {
-        if self.tokens.awaits(&self.cx, uid) {
-            self.connecting.insert(uid.to_owned(), Connecting::Tokens(ips));
-            return None;
-        }
-        let attached = self.launch.sandboxes.teardown.is_attached(uid);
+    /// Makes the pod's volumes of what is there, and its rules, which plugins make themselves.
+    fn furnish(&mut self, uid: &str, pod: &Pod, ips: Vec<IpAddr>, by_plugins: bool) -> Option<PodEvent> {
         let finished = self.launch.sandboxes.finish(pod, ips, &self.cx.objects());
         let done = match finished {
-            Ok(done) if attached => return Some(self.sandbox_ready(uid, done)),
+            Ok(done) if by_plugins => return Some(self.sandbox_ready(uid, done)),
             Ok(done) => done,
-            Err(failure) if attached => {
+            Err(failure) if by_plugins => {
                 self.detach(uid, Connecting::Undoing(failure));
                 return None;
             }
@@ -123,7 +118,7 @@ impl Node {
         let held = others.filter(|(_, entry)| entry.record.sandbox.state != SandboxState::Gone);
         let connecting = self.connecting.values().flat_map(|one| match one {
             Connecting::Rules(done) | Connecting::Policies(done) => done.ips.as_slice(),
-            Connecting::Tokens(ips) => ips.as_slice(),
+            Connecting::Tokens { ips, .. } => ips.as_slice(),
             _ => &[],
         });
         held.flat_map(|(_, entry)| &entry.record.ips).chain(connecting).copied().into_set()
@@ -210,7 +205,8 @@ mod tests {
         let done = |address: &str| SandboxDone { ips: vec![ip(address)], warnings: Vec::new() };
         bench.node.connecting.insert("a".to_owned(), Connecting::Rules(done("10.0.0.5")));
         bench.node.connecting.insert("b".to_owned(), Connecting::Policies(done("10.0.0.6")));
-        bench.node.connecting.insert("c".to_owned(), Connecting::Tokens(vec![ip("10.0.0.7")]));
+        let tokens = Connecting::Tokens { ips: vec![ip("10.0.0.7")], by_plugins: false };
+        bench.node.connecting.insert("c".to_owned(), tokens);
         let others = BTreeSet::from(["10.0.0.3", "10.0.0.5", "10.0.0.6", "10.0.0.7"].map(ip));
         assert_eq!(bench.node.taken_addresses("own"), others);
     }

@@ -5,6 +5,7 @@ use crate::launch::error::SandboxError;
 use crate::launch::looking::Trouble;
 use crate::launch::sandbox::SandboxDone;
 use crate::node::bench::Bench;
+use crate::pod::ports::{Forward, HostPort, Protocol};
 
 /// A pod `u` with this sandbox that waits for this.
 fn waiting(state: SandboxState, step: Connecting) -> Bench {
@@ -83,6 +84,19 @@ fn pod_that_is_to_end_is_taken_down_instead_of_connected() {
         bench.node.connection_answered("u", answer);
         assert_eq!(*state(&bench), SandboxState::Gone, "{named}");
     }
+}
+
+/// It was connected again after a change of `network.mode`.
+#[test]
+fn pod_that_plugins_have_let_go_leaves_no_host_ports() {
+    let mut bench = waiting(SandboxState::TearingDown, Connecting::Detaching);
+    let port = HostPort { ip: None, protocol: Protocol::Tcp, port: 80, container_port: 80 };
+    bench.node.host_ports.hold("u", vec![Forward { port, to: "10.0.0.2".parse().unwrap() }]);
+    bench.node.connection_answered("u", Answer::Plugins(Ok(Vec::new())));
+    assert_eq!(*state(&bench), SandboxState::TearingDown, "they are still in the kernel");
+    bench.node.rules_replaced(Ok(()));
+    assert_eq!(*state(&bench), SandboxState::Gone);
+    assert!(bench.node.host_ports.has("u", &[]));
 }
 
 #[test]
