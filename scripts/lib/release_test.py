@@ -16,12 +16,13 @@ version = "1.0.9"
 source = "registry+https://github.com/rust-lang/crates.io-index"
 """
 CHART = 'apiVersion: v2\nversion: 0.2.0\nappVersion: "0.2.0"\n'
+README = "# Sampan\n\n## Status\n\nVersion 0.2.0, a pre-release.\n"
 CHANGELOG = "# Changelog\n\nIntro.\n\n## 0.2.0 (2026-11-28)\n\n### Added\n- A thing.\n\n## 0.1.0\n\n- Older.\n"
 
 
 class Versions(unittest.TestCase):
-    def differing(self, manifest=MANIFEST, lock=LOCK, chart=CHART, changelog=CHANGELOG):
-        return release.differing(release.versions(manifest, lock, chart, changelog))
+    def differing(self, manifest=MANIFEST, lock=LOCK, chart=CHART, changelog=CHANGELOG, readme=README):
+        return release.differing(release.versions(manifest, lock, chart, changelog, readme))
 
     def test_one_version_everywhere_is_right(self):
         self.assertEqual(self.differing(), [])
@@ -30,6 +31,12 @@ class Versions(unittest.TestCase):
         self.assertEqual(self.differing(lock=LOCK.replace("0.2.0", "0.1.0")), ["Cargo.lock, edge-runtime: version 0.1.0, Cargo.toml has 0.2.0"])
         self.assertIn("Chart.yaml, appVersion: version 0.1.0", self.differing(chart=CHART.replace('"0.2.0"', "0.1.0"))[0])
         self.assertIn("newest section: version Unreleased", self.differing(changelog="## Unreleased\n" + CHANGELOG)[0])
+        self.assertIn("README.md, Status: version none", self.differing(readme="# Sampan\n")[0])
+
+    def test_pages_name_no_files_of_an_older_version(self):
+        pages = {"docs/a.md": "edge-runtime_0.1.0_arm64.tar, cloud-bridge-0.2.0.tgz, edge-runtime_0.10.0_arm64.tar, runc-0.0.1",
+                 "CHANGELOG.md": "sampan-0.1.0.tar.gz"}
+        self.assertEqual(release.outdated(pages, "0.2.0"), ["docs/a.md: names a file of version 0.1.0, this is 0.2.0"])
 
     def test_oldest_rust_is_the_same_for_cargo_and_scripts(self):
         self.assertEqual(release.toolchains(MANIFEST, "a=b\nrust_minimum=1.95\n"), [])
@@ -69,7 +76,7 @@ class Repository(unittest.TestCase):
     def test_versions_of_this_tree_are_equal(self):
         found = release.versions(
             release.read("Cargo.toml"), release.read("Cargo.lock"), release.read("deploy/helm/cloud-bridge/Chart.yaml"),
-            release.read("CHANGELOG.md"),
+            release.read("CHANGELOG.md"), release.read("README.md"),
         )
         # Between releases the newest section has no version yet.
         found = {place: version for place, version in found.items() if version != "Unreleased"}
