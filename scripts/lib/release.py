@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""What a release must fulfil, and its notes: release.py check | notes | complete FOLDER.
+"""What a release must fulfil, and its notes: release.py check | notes COMMIT | complete FOLDER | digest ARCHIVE.
 
 check: one version everywhere, no files of older ones in pages, links that lead somewhere. notes: the newest section of CHANGELOG.md. complete: all files are in the
-folder and no other. Exit code 1 and a sentence for each problem. `./scripts/release` calls it."""
+folder and no other. digest: of the image in an OCI archive, as a registry names it. Exit code 1 and a sentence for each problem. `./scripts/release` calls it."""
+import json
 import os
 import re
 import sys
+import tarfile
 import tomllib
 
 import links
@@ -19,6 +21,7 @@ OF_EACH = (
     "edge-runtime_{version}_{arch}.tar",
     "edge-runtime_{version}_{arch}.tar.sig",
     "edge-runtime_{version}_{arch}.oci.tar",
+    "edge-runtime_{version}_{arch}.oci.tar.sig",
     "edge-runtime_{version}_{arch}.spdx.json",
     "cloud-bridge_{version}_{arch}.spdx.json",
 )
@@ -128,6 +131,13 @@ def notes(changelog, commit):
     )
 
 
+def digest(archive):
+    """Digest of the one image in an OCI archive."""
+    with tarfile.open(archive) as tar, tar.extractfile("index.json") as index:
+        (image,) = json.load(index)["manifests"]
+    return image["digest"]
+
+
 def problems():
     manifest = read("Cargo.toml")
     chart = read("deploy/helm/cloud-bridge/Chart.yaml")
@@ -143,6 +153,9 @@ def problems():
 def main(verb, *words):
     if verb == "notes":
         print(notes(read("CHANGELOG.md"), words[0]), end="")
+        return
+    if verb == "digest":
+        print(digest(words[0]))
         return
     found = problems() if verb == "check" else incomplete(os.listdir(words[0]), newest(read("CHANGELOG.md"))[0])
     if found:

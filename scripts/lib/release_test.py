@@ -1,5 +1,9 @@
 """Tests of release.py. `./scripts/test quick` runs them."""
+import io
+import os
 import re
+import tarfile
+import tempfile
 import unittest
 
 import release
@@ -64,6 +68,19 @@ class Files(unittest.TestCase):
         self.assertEqual(release.incomplete(names, "0.2.0"), [])
         self.assertEqual(release.incomplete(names - {"cloud-bridge-0.2.0.tgz"}, "0.2.0"), ["cloud-bridge-0.2.0.tgz: missing"])
         self.assertEqual(release.incomplete(names | {"key.pem"}, "0.2.0"), ["key.pem: not part of a release"])
+
+    def test_digest_is_that_of_the_one_image(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for manifests, wanted in (['[{"digest": "sha256:0a"}]', "sha256:0a"], ["[]", None]):
+                archive, index = os.path.join(folder, "a.oci.tar"), f'{{"manifests": {manifests}}}'.encode()
+                with tarfile.open(archive, "w") as tar:
+                    entry = tarfile.TarInfo("index.json")
+                    entry.size = len(index)
+                    tar.addfile(entry, io.BytesIO(index))
+                if wanted:
+                    self.assertEqual(release.digest(archive), wanted)
+                else:
+                    self.assertRaises(ValueError, release.digest, archive)
 
     def test_page_about_releases_names_each_kind_of_file(self):
         page = release.read("docs/release.md")
