@@ -73,7 +73,10 @@ enum Verb {
     /// Print a login link for the page (serve or standalone with --page).
     Page(page_link::Options),
     /// Print the completion script of a shell, as in: source <(cloud-bridge completion bash)
-    Completion { shell: Shell },
+    Completion {
+        /// Name of the shell.
+        shell: Shell,
+    },
     /// Print the manual page of this command, or of one of its verbs.
     #[command(hide = true)]
     Man { verb: Vec<String> },

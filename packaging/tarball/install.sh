@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs edge-runtime on a board without dpkg, beside nothing else: run it as root in the folder that the archive became.
-#   ./install.sh            programs to /usr, and what this board's init starts: systemd, OpenRC or scripts in /etc/init.d
-#   ./install.sh remove     all of it gone, pods ended; state stays
-#   ./install.sh purge      state and configuration, too
-# DESTDIR=DIR is another root, in which nothing is started. A second run is an upgrade: pods go on.
+# Installs edge-runtime on a board without dpkg. Run it as root in the unpacked folder of the archive.
+#   ./install.sh            install programs in /usr and a service for systemd, OpenRC or /etc/init.d
+#   ./install.sh remove     end pods and uninstall; state stays
+#   ./install.sh purge      also delete state and configuration
+# DESTDIR=DIR installs below DIR and starts nothing. Running it again upgrades; pods go on.
 set -eu
 cd "$(dirname "$0")"
 root=${DESTDIR:-}

@@ -1,5 +1,6 @@
 # The emulated board's software: Debian's arm64 kernel, runc, nft and busybox, and our edge-runtime, as a kernel, an
 # initramfs and a disk. Nothing of it is installed on this host. Sourced after machine-kernel.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 board_modules="virtio_pci virtio_mmio virtio_blk virtio_net virtio_console overlay veth bridge nf_tables nft_masq nft_chain_nat nft_ct
     nft_nat nft_numgen nft_fib_ipv4 nft_fib_ipv6 nft_reject_ipv4 nft_reject_ipv6"

@@ -1,4 +1,5 @@
 # What is asked of the node on the board. Sourced after machine.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # PSS of our processes on the board, in bytes, and who they are.
 pss_command='for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = /usr/bin/edge-runtime ] && cat $p/smaps_rollup; done | awk "/^Pss:/ {s += \$2} END {print s * 1024}"'
@@ -78,7 +79,7 @@ check_daemon_killed() {
 
 # Sets offline_seconds: from the daemon's start until the last of the three containers ran, by the board's own clock.
 check_offline() {
-    local deadline=$((SECONDS + 120)) rows= ups=
+    local deadline=$((SECONDS + 120)) rows='' ups=''
     # The log of attempt 0 is that of the boot before.
     local tell='for log in /var/log/pods/default_board-*/main/[1-9]*.log; do sed -n "s/.* F up //p" $log; done 2>/dev/null; true'
     until [ "$(grep -c . <<<"$rows")" = 3 ] && [ "$(grep -c . <<<"$ups")" -ge 3 ]; do
@@ -99,7 +100,7 @@ check_offline() {
 # The cloud learns what happened while it was away. How often a container was restarted is not synced to the disk at
 # once, so the second power cut may have cost the count of the first: never below 1, and the same on both sides.
 check_reconnected() {
-    local deadline=$((SECONDS + 120)) here= there=
+    local deadline=$((SECONDS + 120)) here='' there=''
     kubectl_waits 60 "node board after its return" --for=condition=Ready node/board
     until [ "$(grep -c ' [12]$' <<<"$here")" = 3 ] && [ "$here" = "$there" ]; do
         [ "$SECONDS" -lt "$deadline" ] || node_failed "restarts as the board knows them: '$here', as the API does: '$there'"

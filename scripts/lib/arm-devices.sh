@@ -1,5 +1,6 @@
 # Devices behind the board: a value that comes over MQTT and one that is desired, and a thermometer of a mapper. Sourced after
 # arm-checks.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # pss_of PROGRAM: bytes that it has on the board.
 pss_of() { board 10 'for p in /proc/[0-9]*; do [ "$(readlink $p/exe)" = /usr/bin/'"$1"' ] && cat $p/smaps_rollup; done | awk "/^Pss:/ {s += \$2} END {print s * 1024}"'; }

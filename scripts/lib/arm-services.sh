@@ -1,4 +1,5 @@
 # The largest Service that a node takes: how long the board's kernel works on it. Sourced after arm-checks.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 largest_ports=250
 largest_endpoints=11

@@ -1,5 +1,6 @@
 # The disk of the emulated x86-64 machine: this host's own programs with the libraries they are linked to, our
 # programs and our tests. Sourced after machine-kernel.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 board_modules="virtio_pci virtio_blk virtio_net virtio_console overlay veth bridge nf_tables nft_masq nft_chain_nat nft_ct"
 # Everything else is busybox, but for the shell: busybox's prefers its own tar.

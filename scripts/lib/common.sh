@@ -1,5 +1,6 @@
 # Shared by the scripts: saying what happens, installing what is missing, starting and ending our own processes.
 # Sourced, never run.
+# shellcheck shell=bash
 
 set -euo pipefail
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -1,4 +1,5 @@
 # An emulated machine with Debian's own system, systemd first: what is on its disk. Sourced after machine-kernel.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 board_modules="virtio_pci virtio_mmio virtio_blk virtio_net virtio_console autofs4 overlay veth bridge br_netfilter"
 # Of a fresh image, and what edge-runtime's package depends on: the machine reaches no mirror.

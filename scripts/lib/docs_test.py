@@ -1,5 +1,5 @@
 """Tests of all pages: commands have verbs and flags of the programs, and scripts, files and keys of config.yaml that pages name
-exist (links: links_test.py). `./scripts/test quick` runs them."""
+exist, and so do messages that troubleshooting explains (links: links_test.py). `./scripts/test quick` runs them."""
 import glob
 import os
 import re
@@ -90,6 +90,25 @@ def problems_of_command(line):
             below = below[word]
 
 
+# Messages of other programs, and a row of `edge-runtime status`.
+NOT_OURS = ("x509: ", "Address already in use", "link not connected")
+# What a message has from the machine: names, numbers, paths, quoted text.
+FROM_MACHINE = r"…|\b[A-Z]+\b|\S*\d\S*|\"|\S*/\S*"
+
+
+def literal(message):
+    """The longest text of a message that is the same on all machines; nothing if it has less than three words."""
+    parts = [part.strip(" :;,.") for part in re.split(FROM_MACHINE, message)]
+    longest = max(parts, key=lambda part: len(part.split()))
+    return longest if len(longest.split()) >= 3 else ""
+
+
+def sources():
+    """Rust sources, with each text that goes over several lines in one."""
+    rust = "\n".join(text(path) for folder in ("cloud-bridge", "edge-protocol", "edge-runtime") for path in files(folder, ".rs"))
+    return re.sub(r"\s+", " ", re.sub(r"\\\n\s*", "", rust))
+
+
 PAGES = sorted(files("", ".md"))
 
 
@@ -127,9 +146,27 @@ class Pages(unittest.TestCase):
                     problems.append(f"{page}: {path} does not exist")
         self.none(problems)
 
+    def test_messages_of_troubleshooting_exist(self):
+        cells = [line.split("|")[1] for line in text("docs/troubleshooting.md").splitlines() if line.startswith("| ")]
+        messages = [span for cell in cells for span in re.findall(r"`([^`]+)`", cell) if not span.startswith(NOT_OURS)]
+        known, literals = sources(), [literal(message) for message in messages]
+        self.assertGreater(len(list(filter(None, literals))), 30)
+        self.none(f"no program says: {one}" for one in literals if one not in known)
+
     def test_docs_has_a_table_of_its_pages(self):
         listed = re.findall(r"\]\(([a-z0-9-]+\.md)\)", text("docs/README.md"))
         self.assertEqual({page for page in PAGES if os.path.dirname(page) == "docs"}, {"docs/README.md"} | {f"docs/{page}" for page in listed})
+
+
+class Messages(unittest.TestCase):
+    def test_literal_is_the_longest_text_that_is_the_same_everywhere(self):
+        for message, wanted in [
+            ('… refused (401): the join token expired at TIME', "the join token expired at"),
+            ('there is no unused join token "X": …', "there is no unused join token"),
+            ("…/store.db does not exist: no node has run here", "does not exist: no node has run here"),
+            ("HOST: no such", ""),
+        ]:
+            self.assertEqual(literal(message), wanted, message)
 
 
 class Commands(unittest.TestCase):

@@ -1,5 +1,6 @@
 # Debian packages of another architecture, without making it an architecture of this host.
 # Sourced after common.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 foreign_cache=$repo/.cache/foreign
 

@@ -1,5 +1,6 @@
 # The kernel of an emulated machine: Debian's cloud kernel, its modules, and an initramfs that mounts the disk.
 # Nothing of it is installed on this host. Sourced after common.sh and foreign.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # board_kernel DIR ARCH: unpacks the kernel into DIR/kernel; sets kernel_image and kernel_version. MACHINE_KERNEL names
 # another version than the release's own that Debian has a package of (6.12), MACHINE_SUITE another release (bullseye: 5.10).

@@ -1,13 +1,14 @@
 # The emulator: where it comes from, power on, power off, and commands to the board. Sourced after common.sh.
 # Who sources it sets `machine` (an array: the machine's own arguments of QEMU), `console` (its serial line, as the
 # kernel calls it) and `bus` (the suffix of its virtio devices: "device" or "pci"); if it likes, `kernel_words`, for its command line.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # need_qemu ARCH PACKAGE: sets qemu, qemu_libraries and qemu_data. Debian's qemu-system cannot be installed beside a
 # newer qemu-utils, so it is unpacked into the cache together with the libraries this host lacks; nothing is installed.
 need_qemu() {
     local arch=$1 package=$2 packages deb
     local dir=$repo/.cache/qemu-$arch
-    qemu=$(command -v "qemu-system-$arch" || true) qemu_libraries= qemu_data=()
+    qemu=$(command -v "qemu-system-$arch" || true) qemu_libraries='' qemu_data=()
     [ -z "$qemu" ] || return 0
     if [ ! -e "$dir/.done" ]; then
         command -v apt-get >/dev/null 2>&1 || fail "qemu-system-$arch is missing and this is no Debian host: install it by hand"

@@ -1,4 +1,5 @@
 # What is asked of a board on its first day. Sourced after machine.sh and debian-board.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 machine_of() {
     case "$1" in
@@ -61,7 +62,7 @@ snapshot() { board 60 "sync; sleep 2; true"; board 180 "sh /root/snapshot" >"$wo
 same() { diff "$work/$1" "$work/$2" >"$work/left" || { cat "$work/left" >&2; board_failed "$3: this is not as before"; }; }
 
 first_day() {
-    local arch=$1 node=board-$1 figures= pods
+    local arch=$1 node=board-$1 figures='' pods
     set_up "$arch"
     say "$arch: power on"
     board_on 1

@@ -1,4 +1,5 @@
 # The programs of a node replaced on trial: one that is good, one that is bad, one whose power goes. Sourced after package-checks.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 trial_seconds=30
 
@@ -32,6 +33,7 @@ daemon_program() { board 30 'readlink /proc/$(systemctl show -p MainPID --value 
 runs_upgraded() { case "$(daemon_program)" in /var/lib/edge-runtime/versions/*) ;; *) return 1 ;; esac; }
 runs_packaged() { [ "$(daemon_program)" = /usr/lib/edge-runtime/edge-runtime ]; }
 upgraded_condition() { kubectl get node "$node" -o 'jsonpath={range .status.conditions[?(@.type=="Upgraded")]}{.status} {.message}{end}'; }
+# shellcheck disable=SC2254  # a pattern
 condition_says() { case "$(upgraded_condition)" in $1) ;; *) return 1 ;; esac; }
 # node_says PATTERN: the Node's condition comes to be so.
 node_says() {

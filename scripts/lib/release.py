@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""What a release must fulfil, and its notes: release.py check | notes | complete FOLDER.
+"""What a release must fulfil, and its notes: release.py check | notes COMMIT | complete FOLDER | digest ARCHIVE.
 
-check: one version everywhere, links that lead somewhere. notes: the newest section of CHANGELOG.md. complete: all files are in the
-folder and no other. Exit code 1 and a sentence for each problem. `./scripts/release` calls it."""
+check: one version everywhere, no files of older ones in pages, links that lead somewhere. notes: the newest section of CHANGELOG.md. complete: all files are in the
+folder and no other. digest: of the image in an OCI archive, as a registry names it. Exit code 1 and a sentence for each problem. `./scripts/release` calls it."""
+import json
 import os
 import re
 import sys
+import tarfile
 import tomllib
 
 import links
@@ -19,6 +21,7 @@ OF_EACH = (
     "edge-runtime_{version}_{arch}.tar",
     "edge-runtime_{version}_{arch}.tar.sig",
     "edge-runtime_{version}_{arch}.oci.tar",
+    "edge-runtime_{version}_{arch}.oci.tar.sig",
     "edge-runtime_{version}_{arch}.spdx.json",
     "cloud-bridge_{version}_{arch}.spdx.json",
 )
@@ -29,6 +32,8 @@ OF_ALL = (
     "RELEASE_NOTES.md",
     "release-key.pem",
 )
+# A package, archive, image or chart with its version, as pages name it.
+FILE = re.compile(r"\b(?:edge-runtime|cloud-bridge|sampan)[_-](\d+\.\d+\.\d+)(?!\d)")
 # Made from all others.
 SUMS = {"SHA256SUMS", "SHA256SUMS.sig"}
 
@@ -60,7 +65,7 @@ def newest(changelog):
     return heading.split()[0], text.strip()
 
 
-def versions(manifest, lock, chart, changelog):
+def versions(manifest, lock, chart, changelog, readme):
     """Version by the place that has it."""
     found = {"Cargo.toml": tomllib.loads(manifest)["workspace"]["package"]["version"]}
     own = [package for package in tomllib.loads(lock)["package"] if "source" not in package]
@@ -69,6 +74,8 @@ def versions(manifest, lock, chart, changelog):
         line = re.search(rf"^{key}: *[\"']?([^\"'\s]+)", chart, re.M)
         found[f"Chart.yaml, {key}"] = line[1] if line else "none"
     found["CHANGELOG.md, newest section"] = newest(changelog)[0]
+    line = re.search(r"^Version (\d+\.\d+\.\d+)", readme, re.M)
+    found["README.md, Status"] = line[1] if line else "none"
     return found
 
 
@@ -76,6 +83,18 @@ def differing(found):
     """Sentences about places that have another version than Cargo.toml."""
     wanted = found["Cargo.toml"]
     return [f"{place}: version {version}, Cargo.toml has {wanted}" for place, version in found.items() if version != wanted]
+
+
+def outdated(pages, version):
+    """Sentences about files of releases that pages name with an older version. A newer one is an example of an upgrade."""
+    number = lambda text: tuple(map(int, text.split(".")))
+    return [
+        f"{path}: names a file of version {named}, this is {version}"
+        for path, text in sorted(pages.items())
+        if path not in ("CHANGELOG.md", "docs/history.md")
+        for named in sorted(set(FILE.findall(text)))
+        if number(named) < number(version)
+    ]
 
 
 def toolchains(manifest, common):
@@ -112,19 +131,31 @@ def notes(changelog, commit):
     )
 
 
+def digest(archive):
+    """Digest of the one image in an OCI archive."""
+    with tarfile.open(archive) as tar, tar.extractfile("index.json") as index:
+        (image,) = json.load(index)["manifests"]
+    return image["digest"]
+
+
 def problems():
     manifest = read("Cargo.toml")
     chart = read("deploy/helm/cloud-bridge/Chart.yaml")
+    found, texts = versions(manifest, read("Cargo.lock"), chart, read("CHANGELOG.md"), read("README.md")), pages()
     return (
-        differing(versions(manifest, read("Cargo.lock"), chart, read("CHANGELOG.md")))
+        differing(found)
+        + outdated(texts | {path: read(path) for path in ("examples/cloud-init.yaml",)}, found["Cargo.toml"])
         + toolchains(manifest, read("scripts/lib/common.sh"))
-        + links.broken(pages(), lambda path: os.path.exists(os.path.join(REPO, path)))
+        + links.broken(texts, lambda path: os.path.exists(os.path.join(REPO, path)))
     )
 
 
 def main(verb, *words):
     if verb == "notes":
         print(notes(read("CHANGELOG.md"), words[0]), end="")
+        return
+    if verb == "digest":
+        print(digest(words[0]))
         return
     found = problems() if verb == "check" else incomplete(os.listdir(words[0]), newest(read("CHANGELOG.md"))[0])
     if found:

@@ -1,5 +1,6 @@
 # systemd as the first process of the emulated machine: the host's own, with a handful of units instead of a
 # distribution's. Sourced after cgroup2-board.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # board_systemd ROOT: instead of busybox's init.
 board_systemd() {

@@ -1,4 +1,4 @@
-//! Verbs of `kubectl`, `crictl`, `podman` and `keadm` that a node does not have, and what to type instead. Pure.
+//! Verbs of `kubectl`, `crictl`, `podman`, `keadm` and the bridge that a node does not have, and what to type instead. Pure.
 
 /// The daemon starts what the API wants, so a container that a command stops or removes would come back.
 const PODS: &str = "pods follow the API and /etc/edge-runtime/manifests: end them with kubectl scale or kubectl \
@@ -18,6 +18,7 @@ const ADVICE: &[(&[&str], &str)] = &[
     (&["rollback"], "edge-runtime upgrade --back returns to the version before"),
     (&["edit"], "edge-runtime config set KEY VALUE, or edge-runtime devices set DEVICE PROPERTY=VALUE"),
     (&["check", "diagnose", "debug"], "edge-runtime doctor finds problems"),
+    (&["token", "nodes", "kubeconfig"], "cloud-bridge has it, on the machine of the bridge"),
 ];
 
 /// What to type instead of a verb of another tool.

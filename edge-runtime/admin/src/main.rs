@@ -96,6 +96,7 @@ mod tests {
         assert!(refused(&[]).contains("a verb is missing; see ") && refused(&[]).ends_with(" --help"));
         assert!(refused(&["dance"]).starts_with("unknown verb dance; see "));
         assert!(refused(&["stop", "web"]).starts_with("unknown verb stop: pods follow the API "));
+        assert!(refused(&["token", "create", "pi-1"]).starts_with("unknown verb token: cloud-bridge has it, "));
         assert!(refused(&["help", "as-container"]).starts_with("unknown verb as-container"));
         assert!(refused(&["ps", "--bogus"]).ends_with("; see edge-runtime ps --help"));
         assert!(refused(&["run", "--bogus"]).ends_with("; see edge-runtime run --help"));

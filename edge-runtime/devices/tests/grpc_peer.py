@@ -21,7 +21,7 @@ def fails(call, code, *arguments, **options):
     except grpc.RpcError as error:
         assert error.code() == code, error
         return error.details()
-    raise AssertionError("%s was expected" % code)
+    raise AssertionError(f"{code} was expected")
 
 
 def client(socket):

@@ -11,7 +11,6 @@ import time
 from common import IMAGE, wait
 from news import tell
 
-
 SLEEP = ("/bin/sleep", "1000000")
 
 

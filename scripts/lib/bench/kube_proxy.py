@@ -69,7 +69,7 @@ class Proxy:
                 while not self.ended:
                     try:
                         inside.append(server.accept()[0])
-                    except socket.timeout:
+                    except TimeoutError:
                         pass
 
         threading.Thread(target=listen, daemon=True).start()

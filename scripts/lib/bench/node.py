@@ -55,7 +55,8 @@ class Node:
         signals = ("memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree")
         os.makedirs(f"{ROOT}/etc/edge-runtime", exist_ok=True)
         with open(f"{ROOT}/etc/edge-runtime/config.yaml", "w") as config:
-            config.write("eviction: {hard: {%s}}\n" % ", ".join(f"{signal}: '0'" for signal in signals))
+            off = ", ".join(f"{signal}: '0'" for signal in signals)
+            config.write(f"eviction: {{hard: {{{off}}}}}\n")
             config.write(f"runtime: {{command: {RUNTIME}}}\n{more}")
 
     def stop_edge(self):

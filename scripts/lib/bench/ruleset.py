@@ -42,7 +42,7 @@ class Watch:
             while not self.ended:
                 try:
                     data, now = kernel.recv(1 << 20), time.monotonic()
-                except socket.timeout:
+                except TimeoutError:
                     continue
                 except OSError:
                     # More than fits: the end of the transaction is told, or the next one.

@@ -1,4 +1,5 @@
 # What boards without dpkg are installed from, and what `edge-runtime upgrade` takes. Sourced after tools.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # The archive with install.sh.
 board_archive() {
@@ -30,8 +31,9 @@ upgrade_bundle() {
     for program in $programs; do install -m 755 "$built/$arch/$program" "$tree/$program"; done
     # What the daemon says of itself: a node refuses a bundle that says otherwise.
     own=$(emulated "$arch" "$tree/edge-runtime" version | awk '{print $2}')
-    python3 "$repo/scripts/lib/package/oci.py" manifest "$own" "$(go_of "$arch")" "$tree" $programs | put 644 "$tree/manifest.json"
     # shellcheck disable=SC2086
+    python3 "$repo/scripts/lib/package/oci.py" manifest "$own" "$(go_of "$arch")" "$tree" $programs | put 644 "$tree/manifest.json"
+    # shellcheck disable=SC2046,SC2086
     equal_tar "$out/edge-runtime_${version}_$arch.tar" "$tree" manifest.json $(printf '%s\n' $programs | LC_ALL=C sort)
     python3 "$repo/scripts/lib/package/oci.py" image "$out/edge-runtime_${version}_$arch.oci.tar" "$version" \
         "upgrade:$(go_of "$arch"):$out/edge-runtime_${version}_$arch.tar"

@@ -1,4 +1,5 @@
 # Debian packages. Sourced after tools.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # deb_tree NAME ARCH TREE PROGRAM: what both packages have: unit files, defaults, documents.
 deb_common() {

@@ -15,7 +15,7 @@ import sys
 import tarfile
 
 EPOCH = int(os.environ["SOURCE_DATE_EPOCH"])
-CREATED = datetime.datetime.fromtimestamp(EPOCH, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+CREATED = datetime.datetime.fromtimestamp(EPOCH, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 MEDIA = "application/vnd.oci.image."
 RUN = {
     "bridge": {

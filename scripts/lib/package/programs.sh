@@ -1,4 +1,5 @@
 # The programs, what is in them, and what they say about themselves. Sourced after tools.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # Programs of a node, beside each other in one folder, which is one version. `edge-launcher` does not belong to them: it
 # chooses the version.

@@ -120,7 +120,7 @@ for package in packages.values():
         relations.append((spdx_id(package), "CONTAINS", native[-1]["SPDXID"]))
 described_all = sorted([*(described(p) for p in packages.values()), *native], key=lambda p: p["SPDXID"])
 digest = hashlib.sha256(json.dumps([name, version, triple, described_all]).encode()).hexdigest()
-created = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
+created = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.UTC)
 document = {
     "spdxVersion": "SPDX-2.3",
     "dataLicense": "CC0-1.0",

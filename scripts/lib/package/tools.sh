@@ -1,4 +1,5 @@
 # What all parts of scripts/package share: equal archives, names of architectures. Sourced after common.sh.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # Everything that holds a time holds that of the commit.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(source_time)}

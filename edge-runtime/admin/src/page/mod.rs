@@ -71,11 +71,14 @@ fn run(given: Given) -> Result<(), CliError> {
     };
     print(&format!("this node is shown at {}", place.socket().display()))?;
     print(&format!(
-        "  from elsewhere: ssh -L 8080:{} root@HOST, then http://localhost:8080",
+        "  from your desk: ssh -L 8080:{} root@HOST, then http://localhost:8080",
         place.socket().display()
     ))?;
-    if let Some((listener, token)) = &port {
-        print(&format!("http://{}/#{token}", listener.get_ref().local_addr()?))?;
+    match &port {
+        Some((listener, token)) => print(&format!("http://{}/#{token}", listener.get_ref().local_addr()?))?,
+        None => print(
+            "  if root may not log in: ssh -t -L 8080:127.0.0.1:8080 USER@HOST sudo edge-runtime page --listen 127.0.0.1:8080",
+        )?,
     }
     let tasks = Tasks::default();
     smol::block_on(tasks.run(serve(tasks.clone(), &paths, socket, port, signals)))

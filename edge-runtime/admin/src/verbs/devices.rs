@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use edge_runtime::cli::verb::{Given, NAMESPACE, Operands, Verb};
+use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::paths::Paths;
 use sampan_devices_control::{FromHelper, MAX_LINE, Named, Question, ToHelper};
@@ -14,6 +14,8 @@ use serde_json::Value;
 use crate::columns::columns;
 use crate::output::{Form, JSON, OUTPUT};
 use crate::takes;
+
+const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "namespace of the device").short('n');
 
 pub(super) const VERB: Verb = Verb {
     name: "devices",

@@ -111,6 +111,15 @@ fn numbers(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
+/// Debian's package of the newest kernel for this architecture.
+fn debian_package(arch: &str) -> &'static str {
+    match arch {
+        "x86_64" => "linux-image-amd64",
+        "aarch64" => "linux-image-arm64",
+        _ => "linux-image-armmp",
+    }
+}
+
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if numbers(&facts.release).is_some_and(|release| release < OLDEST) {
@@ -131,8 +140,10 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
             continue;
         }
         let cure = format!(
-            "modprobe {name}; where there is no such module, install the distribution's kernel \
-             (apt-get install linux-image-$(dpkg --print-architecture)), or linux-modules-extra"
+            "modprobe {name}; if there is no such module: reboot, if the kernel was upgraded since the last boot, or install the \
+             distribution's kernel (Debian: apt-get install {}; Ubuntu: apt-get install linux-modules-extra-{})",
+            debian_package(std::env::consts::ARCH),
+            facts.release
         );
         found.push(Finding::error(CHECK, what, why, cure));
     }
@@ -161,6 +172,9 @@ mod tests {
         for name in ["overlay", "bridge", "veth", "nf_tables", "nf_nat"] {
             assert_found(&with(&[name]), "kernel", Severity::Error, &format!("modprobe {name}"));
         }
+        // Modules of a running kernel that was upgraded are gone until the next boot.
+        assert_found(&with(&["veth"]), "kernel", Severity::Error, "reboot, if the kernel was upgraded");
+        assert_eq!(["x86_64", "arm"].map(debian_package), ["linux-image-amd64", "linux-image-armmp"]);
         assert_found(&with(&["br_netfilter"]), "kernel", Severity::Info, "");
     }
 
