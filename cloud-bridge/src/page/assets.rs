@@ -7,7 +7,7 @@ use sampan_page::{File, HEADERS, HTML, SCRIPT, STYLE};
 use super::body::{Body, typed};
 
 /// Nothing but our own files, which hold no secret: strangers get them, too.
-const FILES: [File; 14] = [
+const FILES: [File; 17] = [
     ("/nodes.css", STYLE, include_str!("nodes.css")),
     ("/page.js", SCRIPT, include_str!("page.js")),
     ("/counters.js", SCRIPT, include_str!("counters.js")),
@@ -18,6 +18,9 @@ const FILES: [File; 14] = [
     ("/table.js", SCRIPT, include_str!("table.js")),
     ("/node.js", SCRIPT, include_str!("node.js")),
     ("/jobs.js", SCRIPT, include_str!("jobs.js")),
+    ("/listpage.js", SCRIPT, include_str!("listpage.js")),
+    ("/pods.js", SCRIPT, include_str!("pods.js")),
+    ("/podcells.js", SCRIPT, include_str!("podcells.js")),
     ("/devices.js", SCRIPT, include_str!("devices.js")),
     ("/usage.js", SCRIPT, include_str!("usage.js")),
     ("/copy.js", SCRIPT, include_str!("copy.js")),

@@ -64,9 +64,9 @@ export function choose(text, word) {
   return (words.includes(word) ? others : [...others, word]).join(' ');
 }
 
-// Addresses: `#?FILTER`, `#NAME` of a node, `#/jobs`, `#/devices?FILTER`. No name of a node begins with `?` or `/`.
+// Addresses: `#?FILTER`, `#NAME` of a node, `#/jobs`, `#/pods?FILTER`, `#/devices?FILTER`. No name of a node begins with `?` or `/`.
 export const filterHref = (text) => (text ? `#?${encodeURI(text)}` : '#');
-export const devicesHref = (text) => `#/devices${text ? `?${encodeURI(text)}` : ''}`;
+export const listHref = (view, text) => `#/${view}${text ? `?${encodeURI(text)}` : ''}`;
 export const nodeHref = (name) => `#${encodeURIComponent(name)}`;
 
 export function place(hash) {
@@ -77,7 +77,8 @@ export function place(hash) {
     // Not encoded by this page.
   }
   if (text === '/jobs') return { view: 'jobs' };
-  if (text === '/devices' || text.startsWith('/devices?')) return { view: 'devices', filter: split(text.slice(9)).join(' ') };
+  const list = /^\/(pods|devices)(?:\?|$)/.exec(text);
+  if (list) return { view: list[1], filter: split(text.slice(list[0].length)).join(' ') };
   if (!text || text.startsWith('?')) return { view: 'nodes', filter: split(text.slice(1)).join(' ') };
   // A login link, opened again.
   if (text.startsWith('token=')) return { view: 'nodes', filter: '' };

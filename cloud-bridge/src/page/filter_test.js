@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nodeCommands, podCommands } from './copy.js';
-import { choose, filterHref, nodeHref, place, select, severity, status } from './filter.js';
+import { choose, filterHref, listHref, nodeHref, place, select, severity, status } from './filter.js';
 import { PHASES } from './jobs.js';
 import { stateAt } from './timeline.js';
 import * as w from './words.js';
@@ -56,6 +56,8 @@ test('a filter survives the address', () => {
   for (const text of ['', 'site=north-1 is:down', 'a%b #c?', 'ä &+']) assert.deepEqual(place(filterHref(text)), { view: 'nodes', filter: text });
   assert.deepEqual(place(nodeHref('edge-1')), { view: 'node', name: 'edge-1' });
   assert.deepEqual(place('#/jobs'), { view: 'jobs' });
+  assert.deepEqual(place(listHref('pods', 'node=a is:failed')), { view: 'pods', filter: 'node=a is:failed' });
+  assert.deepEqual(place('#/podsx'), { view: 'node', name: '/podsx' });
   for (const hash of ['', '#', '#%', '#token=abc']) assert.deepEqual(place(hash), { view: 'nodes', filter: '' }, hash);
 });
 

@@ -1,9 +1,10 @@
 // One node: read when it is opened, and again when its row changes.
 
-import { copyButton, nodeCommands, podCommands } from './copy.js';
-import { devicesHref, filterHref, status } from './filter.js';
+import { copyButton, nodeCommands } from './copy.js';
+import { filterHref, listHref, status } from './filter.js';
 import { History } from './history.js';
 import { columns, condition, heading, pairs } from './parts.js';
+import { podCommand, podState } from './podcells.js';
 import * as timeline from './timeline.js';
 import { NodeUsage, cpu, memory } from './usage.js';
 import * as w from './words.js';
@@ -75,7 +76,7 @@ export class NodePage {
     const [scroll, now, row] = [this.root.scrollTop, this.clock(), this.row];
     const focused = this.root.contains(document.activeElement) ? document.activeElement.id : '';
     const held = row ? w.held(row[w.HELD]).split(', ').filter(Boolean) : [];
-    const ofNode = w.el('a', { href: devicesHref(`node=${this.name}`), id: 'devices-of' }, 'Devices of this node');
+    const ofNode = w.el('a', { href: listHref('devices', `node=${this.name}`), id: 'devices-of' }, 'Devices of this node');
     const parts = [w.el('p', {}, w.el('a', { href: this.back(), id: 'back' }, 'All nodes'), ' · ', ofNode),
       w.el('h2', {}, this.name, ...held.flatMap((word) => [' ', w.el('span', { class: 'badge' }, word)]))];
     if (row) {
@@ -128,9 +129,8 @@ export class NodePage {
     const use = known ? ['CPU#', 'Memory#'] : [];
     return columns(['Namespace', 'Pod', 'State', 'Ready', 'Restarts#', 'Age#', ...use, 'Copy a command'], pods.map(([space, name, phase, ready, restarts, since, why]) => {
       const used = this.usage.ofPod(space, name);
-      return [space, name, why ? `${phase}: ${why}` : phase, w.state(ready ? ['●', 'yes', 'quiet'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
-        String(restarts), since ? w.when(since, now, '') : '', ...(known ? [cpu(used), memory(used)] : []),
-        w.el('span', {}, ...podCommands(space, name, restarts).flatMap(([word, text]) => [copyButton(text, word), ' ']))];
+      return [space, name, ...podState(phase, ready, restarts, since, why, now), ...(known ? [cpu(used), memory(used)] : []),
+        podCommand(space, name, restarts)];
     }));
   }
 

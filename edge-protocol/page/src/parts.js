@@ -14,6 +14,19 @@ export function columns(titles, rows) {
   return w.el('table', { class: 'columns' }, w.el('thead', {}, w.el('tr', {}, ...head)), w.el('tbody', {}, ...body));
 }
 
+// Replaces the content of `root`. The scroll position of `scrolled` stays, and the focus where the new content has the same id.
+export function renew(scrolled, root, ...parts) {
+  const [scroll, focused] = [scrolled.scrollTop, root.contains(document.activeElement) ? document.activeElement.id : ''];
+  root.replaceChildren(...parts);
+  scrolled.scrollTop = scroll;
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+}
+
+// Sets a text that is read aloud when it changes.
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
 // Bad news when True; of the others False is.
 const BAD = ['MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable', 'UnderVoltage', 'HighTemperature', 'ServicesHandledElsewhere'];
 

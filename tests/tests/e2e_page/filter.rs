@@ -44,6 +44,7 @@ pub(crate) fn fit_a_phone(browser: &mut Browser) {
         ("", "getComputedStyle(document.getElementById('table')).getPropertyValue('--row').trim() === '52px'", "table"),
         ("?by:site", "document.getElementById('table').role === 'treegrid'", "table"),
         ("edge-00003", "document.querySelectorAll('#node svg rect').length > 0", "node"),
+        ("/pods", "document.querySelectorAll('#pods tbody tr').length === 3", "pods"),
         ("/jobs", "document.querySelector('#jobs h2') !== null", "jobs"),
         ("/devices", "document.querySelectorAll('#devices tbody tr').length === 3", "devices"),
     ] {

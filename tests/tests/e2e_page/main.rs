@@ -10,6 +10,7 @@ mod devices;
 mod filter;
 mod groups;
 mod pictures;
+mod pods;
 mod timeline;
 mod usage;
 
@@ -25,6 +26,7 @@ use browser::Browser;
 use devices::devices_are_listed;
 use filter::{filter_by_counter_and_address, fit_a_phone, rows};
 use groups::group_by_a_label;
+use pods::pods_are_searched;
 use timeline::zoom_with_keys;
 
 /// What would run if it were markup: it renames the page.
@@ -150,6 +152,7 @@ fn people_see_their_nodes_on_the_page() {
     group_by_a_label(&mut browser, &url, many);
     keys_and_one_node(&mut browser);
     devices_are_listed(&mut browser, &mut api, &cluster.kubectl);
+    pods_are_searched(&mut browser, &mut api, &namespace, &url);
     fit_a_phone(&mut browser);
 
     assert_quiet(&browser, &url);
