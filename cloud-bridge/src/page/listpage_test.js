@@ -12,6 +12,7 @@ class Element {
   replaceChildren(...all) { this.children = all; }
   addEventListener(name, hear) { this.heard[name] = hear; }
   contains() { return false; }
+  querySelector() { return null; }
 }
 globalThis.document = { hidden: false, activeElement: null, createElement: () => new Element(), addEventListener() {} };
 globalThis.history = { replaceState(_state, _title, address) { this.address = address; } };

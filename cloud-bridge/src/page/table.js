@@ -157,7 +157,8 @@ export class Table {
       }
       line.element.style.transform = `translateY(${at * this.height}px)`;
       line.element.setAttribute('aria-rowindex', at + 2);
-      line.element.setAttribute('aria-level', isGroup(shown) ? 1 : 2);
+      if (groupKey(this.filter)) line.element.setAttribute('aria-level', isGroup(shown) ? 1 : 2);
+      else line.element.removeAttribute('aria-level');
       line.element.classList.toggle('chosen', id === this.chosen);
       if (isGroup(shown)) fillGroup(line, shown);
       else this.fill(line, shown, now);
