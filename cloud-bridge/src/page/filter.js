@@ -45,7 +45,18 @@ function tester(word) {
 
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
-// Rows that match all words but `by:LABEL`, which groups (groups.js), in order: by `key` of a row and `way` (1 or -1), without a key the worst first; then by name.
+// Rows by name, in the order of names: `known` with other rows, and without those that are gone.
+export function merge(known, rows, gone) {
+  const before = known.size;
+  for (const row of rows) known.set(row[w.NAME], row);
+  // New ones are at the end.
+  const all = known.size > before ? new Map([...known].sort(([a], [b]) => compare(a, b))) : known;
+  for (const name of gone) all.delete(name);
+  return all;
+}
+
+// Rows that match all words but `by:LABEL`, which groups (groups.js), in order: by `key` of a row and `way` (1 or -1), without a key the
+// worst first; those that are equal stay in their order, so that no names are compared.
 export function select(rows, text, key, way = 1) {
   const tests = split(text).filter((word) => !word.startsWith('by:')).map(tester);
   const [of, sign] = key ? [key, way] : [(row) => (row.worst ??= severity(row)), -1];
@@ -53,7 +64,7 @@ export function select(rows, text, key, way = 1) {
   for (const row of rows) {
     if (tests.every((test) => test(row))) found.push([of(row), row]);
   }
-  found.sort((a, b) => sign * compare(a[0], b[0]) || compare(a[1][w.NAME], b[1][w.NAME]));
+  found.sort((a, b) => sign * compare(a[0], b[0]));
   return found.map(([, row]) => row);
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn filter_by_counter_and_address(browser: &mut Browser, url: &str, ma
     browser.wait("all are shown", &rows(many));
 }
 
-/// Nothing is wider than the window of a phone, nor than 320 pixels (WCAG 2.2, 1.4.10).
+/// Nothing is wider than the window, on a phone and with 320 pixels (WCAG 2.2, 1.4.10).
 pub(crate) fn fit_a_phone(browser: &mut Browser) {
     for size in [PHONE, (320, PHONE.1)] {
         browser.size(size, true);

@@ -70,7 +70,7 @@ impl Served {
 
     /// Pods of all nodes that match the words of `filter`: those behind the place `after`.
     pub(super) async fn pods(&self, query: &str, packs: bool) -> Result<Response<Body>, Refusal> {
-        let bad = || Refusal(StatusCode::BAD_REQUEST, "the filter is too long, or there is no such place".to_owned());
+        let bad = || Refusal(StatusCode::BAD_REQUEST, "the filter is too long, or after is unknown".to_owned());
         let [filter, after] = ["filter", "after"].map(|name| value(query.as_bytes(), name));
         let mut search = Search::new(&filter, &after).ok_or_else(bad)?;
         // Never closed.
