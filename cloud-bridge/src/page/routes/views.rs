@@ -1,5 +1,7 @@
 //! Answers that are read on request: from the API one node, fleet jobs, devices, CPU and memory; from the board pods.
 
+use std::time::Duration;
+
 use http::{Response, StatusCode};
 use serde_json::json;
 
@@ -10,6 +12,9 @@ use crate::page::board::Search;
 use crate::page::body::Body;
 use crate::page::{detail, devices, usage};
 use crate::pki::identity::is_node_name;
+
+/// Pause of a search after each slice of about a millisecond: the links of nodes share its thread.
+const REST: Duration = Duration::from_millis(3);
 
 impl Served {
     /// Answers about the nodes in the path.
@@ -76,7 +81,7 @@ impl Served {
         // Never closed.
         let _turn = self.searches.acquire().await;
         while self.goes_on(&mut search) {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(REST).await;
         }
         Ok(json_of(search.answer().into(), packs).await)
     }
