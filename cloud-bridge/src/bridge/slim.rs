@@ -128,9 +128,23 @@ impl SlimPod {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
+    /// Phase of its status; empty before it has one.
+    pub fn phase(&self) -> &str {
+        self.status["phase"].as_str().unwrap_or_default()
+    }
+
     /// Succeeded or Failed: no container runs or will run.
     pub fn has_ended(&self) -> bool {
-        matches!(self.status["phase"].as_str(), Some("Succeeded" | "Failed"))
+        matches!(self.phase(), "Succeeded" | "Failed")
+    }
+
+    /// Reason of its status, or of the first container that waits; may be empty.
+    pub fn reason(&self) -> &str {
+        let containers = ["initContainerStatuses", "containerStatuses"].into_iter();
+        let mut waiting = containers
+            .flat_map(|list| self.status[list].as_array().into_iter().flatten())
+            .filter_map(|one| one["state"]["waiting"]["reason"].as_str());
+        self.status["reason"].as_str().or_else(|| waiting.next()).unwrap_or_default()
     }
 
     /// Whether its Ready condition is true.

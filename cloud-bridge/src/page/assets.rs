@@ -7,7 +7,7 @@ use sampan_page::{File, HEADERS, HTML, SCRIPT, STYLE};
 use super::body::{Body, typed};
 
 /// Nothing but our own files, which hold no secret: strangers get them, too.
-const FILES: [File; 14] = [
+const FILES: [File; 17] = [
     ("/nodes.css", STYLE, include_str!("nodes.css")),
     ("/page.js", SCRIPT, include_str!("page.js")),
     ("/counters.js", SCRIPT, include_str!("counters.js")),
@@ -18,6 +18,9 @@ const FILES: [File; 14] = [
     ("/table.js", SCRIPT, include_str!("table.js")),
     ("/node.js", SCRIPT, include_str!("node.js")),
     ("/jobs.js", SCRIPT, include_str!("jobs.js")),
+    ("/listpage.js", SCRIPT, include_str!("listpage.js")),
+    ("/pods.js", SCRIPT, include_str!("pods.js")),
+    ("/podcells.js", SCRIPT, include_str!("podcells.js")),
     ("/devices.js", SCRIPT, include_str!("devices.js")),
     ("/usage.js", SCRIPT, include_str!("usage.js")),
     ("/copy.js", SCRIPT, include_str!("copy.js")),
@@ -65,7 +68,38 @@ mod tests {
         for (name, _, text) in FILES.iter().copied().chain([("/", "", INDEX), ("/login", "", LOGIN)]) {
             assert_eq!(sampan_page::fault(text), None, "{name}");
         }
+        for (name, _, text) in FILES.iter().filter(|(_, kind, _)| *kind == STYLE) {
+            assert_eq!(sampan_page::nameless_colour(text), None, "{name}");
+        }
         assert!(LOGIN.contains(WHY) && INDEX.contains(TITLE) && INDEX.contains(VERSION));
+    }
+
+    /// Values of an attribute in a text.
+    fn values<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+        text.split(&format!(" {name}=\"")).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+    }
+
+    #[test]
+    fn controls_have_labels_and_keep_the_order_of_focus() {
+        for text in [INDEX, LOGIN] {
+            let (ids, labelled) = (values(text, "id"), values(text, "for"));
+            let tags = ["<input ", "<select "].into_iter().flat_map(|tag| text.split(tag).skip(1));
+            for tag in tags.filter_map(|rest| rest.split('>').next()) {
+                let id = values(&format!(" {tag}"), "id").first().copied().unwrap_or_default().to_owned();
+                assert!(labelled.contains(&&*id), "{tag}");
+            }
+            let named = labelled.iter().copied().chain(values(text, "aria-describedby"));
+            assert!(named.clone().count() > 0 && named.clone().all(|id| ids.contains(&id)), "{ids:?}");
+            let mut once = ids.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), ids.len(), "an id is there once: {ids:?}");
+            assert!(values(text, "tabindex").iter().all(|at| ["0", "-1"].contains(at)));
+        }
+        for id in ["live", "count", "told"] {
+            let mut lines = INDEX.lines().filter(|line| values(line, "id").contains(&id));
+            assert!(lines.any(|line| line.contains("role=\"status\"")), "{id} is read aloud when it changes");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 // kubectl commands, and buttons that copy them.
 
+import { say } from './parts.js';
 import * as w from './words.js';
 
 // Milliseconds for which a button says that it has copied.
@@ -24,12 +25,20 @@ export const podCommands = (space, name, restarts) => [
 export const jobCommands = (kind, name) => command([kind, name], `kubectl get ${kind} ${name} -o yaml`);
 
 export function copyButton(text, word = 'Copy') {
-  const button = w.el('button', { type: 'button', class: 'copy', id: `copy-${text.replaceAll(' ', '-')}`, title: text, 'aria-label': `Copy: ${text}` }, word);
+  const button = w.el('button', { type: 'button', class: 'copy', id: `copy-${text.replaceAll(' ', '-')}`, title: text });
+  // The name begins with what can be seen (WCAG 2.5.3).
+  const shows = (shown) => {
+    say(button, shown);
+    button.setAttribute('aria-label', `${shown}: ${text}`);
+  };
+  shows(word);
   button.addEventListener('click', async () => {
+    const told = document.getElementById('told');
     try {
       await navigator.clipboard.writeText(text);
-      button.textContent = 'copied';
-      setTimeout(() => { button.textContent = word; }, SAID);
+      shows('copied');
+      say(told, `copied: ${text}`);
+      setTimeout(() => { shows(word); say(told, ''); }, SAID);
     } catch {
       // A browser that lets no page write: people copy it themselves.
       window.prompt('Copy this command:', text);

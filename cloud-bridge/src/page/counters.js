@@ -1,30 +1,26 @@
-// Counters in the header: buttons that filter the overview.
+// Counters of states: buttons that filter.
 
-import { STATES, choose, split } from './filter.js';
-import { groupBy, groupKey, ungrouped } from './groups.js';
+import { say } from './parts.js';
 import * as w from './words.js';
 
 export class Counters {
-  // `press` is called with the new filter.
-  constructor(root, press) {
-    this.filter = '';
-    this.buttons = ['', ...Object.keys(STATES)].map((name) => {
-      const button = w.el('button', { type: 'button', class: STATES[name]?.kind || 'quiet' });
-      button.addEventListener('click', () => press(name ? choose(this.filter, `is:${name}`) : groupBy('', groupKey(this.filter))));
+  // `states` by the word after `is:`, with the words after a number and the class. `press` is called with a state; '' means all.
+  constructor(root, states, press) {
+    this.states = states;
+    this.buttons = ['', ...Object.keys(states)].map((name) => {
+      const button = w.el('button', { type: 'button', class: states[name]?.kind || 'quiet' });
+      button.addEventListener('click', () => press(name));
       return [name, button];
     });
     root.append(...this.buttons.map(([, button]) => button));
   }
 
-  // A state that no node is in has no counter, unless it is the filter.
-  update(rows, filter) {
-    this.filter = filter;
-    const words = split(ungrouped(filter));
+  // `countOf` gives the number in a state, `words` are those of the filter. A state of nothing has no counter, unless it is the filter.
+  update(countOf, words, unit) {
     for (const [name, button] of this.buttons) {
-      const count = name ? rows.filter(STATES[name].test).length : rows.length;
+      const count = countOf(name);
       const pressed = name ? words.includes(`is:${name}`) : words.length === 0;
-      const text = `${count.toLocaleString()} ${name ? STATES[name].words : count === 1 ? 'node' : 'nodes'}`;
-      if (button.textContent !== text) button.textContent = text;
+      say(button, `${count.toLocaleString()} ${name ? this.states[name].words : count === 1 ? unit : `${unit}s`}`);
       button.hidden = Boolean(name) && count === 0 && !pressed;
       button.setAttribute('aria-pressed', pressed);
     }

@@ -74,7 +74,8 @@ fn pod(pod: &Pod) -> Value {
     let containers = status.container_statuses.unwrap_or_default();
     let ready = status.conditions.iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True");
     let restarts = containers.iter().fold(0, |all: i32, one| all.saturating_add(one.restart_count));
-    let waiting = containers.iter().filter_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.as_deref()).next();
+    let all = status.init_container_statuses.iter().flatten().chain(&containers);
+    let waiting = all.filter_map(|one| one.state.as_ref()?.waiting.as_ref()?.reason.as_deref()).next();
     let phase = match pod.metadata.deletion_timestamp {
         Some(_) => "Terminating",
         None => status.phase.as_deref().unwrap_or_default(),
@@ -115,5 +116,10 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(pod(&one), json!(["ns", "p", "Running", false, 3, null, "CrashLoopBackOff"]));
+        let mut starts = one;
+        if let Some(status) = &mut starts.status {
+            status.init_container_statuses = status.container_statuses.take();
+        }
+        assert_eq!(pod(&starts)[6], "CrashLoopBackOff", "an init container waits");
     }
 }

@@ -1,10 +1,10 @@
-// Devices with their last reported values: read again every few seconds while they can be seen.
+// Devices with their last reported values.
 
-import { devicesHref, nodeHref, split } from './filter.js';
+import { nodeHref, split } from './filter.js';
+import { ListPage } from './listpage.js';
 import { columns } from './parts.js';
 import * as w from './words.js';
 
-const ANEW = 10000;
 // Devices in the document; a filter brings others.
 const MOST = 100;
 
@@ -66,66 +66,23 @@ function row(device, now) {
     model, w.el('span', {}, ...told), w.el('ul', { class: 'values' }, ...values)];
 }
 
-export class DevicesPage {
+export class DevicesPage extends ListPage {
   // `clock` gives seconds since 1970 by the bridge's clock; `back` the address of the overview.
   constructor(root, clock, back) {
-    this.root = root;
+    super(root, back, 'devices', 'Devices', 'name, property, node=NAME, is:stale');
     this.clock = clock;
-    this.back = w.el('a', {}, 'All nodes');
-    this.href = back;
-    this.search = w.el('input', { type: 'search', id: 'devices-search', autocomplete: 'off', autocapitalize: 'none', spellcheck: 'false',
-      placeholder: 'name, property, node=NAME, is:stale' });
-    this.count = w.el('span', { role: 'status', class: 'quiet' });
-    this.list = w.el('div', { id: 'devices-list' });
-    const tools = w.el('p', { class: 'tools' }, w.el('label', { for: 'devices-search' }, 'Filter'), ' ', this.search, ' ', this.count);
-    root.append(w.el('p', {}, this.back), w.el('h2', {}, 'Devices'), tools, this.list);
-    // By typing: the address follows, without an entry in the history for each letter.
-    this.search.addEventListener('input', () => {
-      history.replaceState(null, '', devicesHref(this.filter()));
-      this.draw();
-    });
-    setInterval(() => this.load(), ANEW);
-    document.addEventListener('visibilitychange', () => this.load());
   }
 
-  filter() {
-    return split(this.search.value).join(' ');
+  path() {
+    return '/api/devices';
   }
 
-  open(filter) {
-    this.back.href = this.href();
-    if (this.filter() !== filter) this.search.value = filter;
-    if (this.data) this.draw();
-    this.load();
-  }
-
-  async load() {
-    if (this.root.hidden || document.hidden || this.busy) return;
-    this.busy = true;
-    try {
-      const answer = await fetch('/api/devices');
-      const data = await answer.json();
-      if (!answer.ok) throw new Error(data.message);
-      [this.data, this.problem] = [data, ''];
-    } catch (error) {
-      this.problem = error.message;
-    }
-    this.busy = false;
-    this.draw();
-  }
-
-  draw() {
-    const { devices = [], more = false } = this.data ?? {};
-    const [found, now, parts] = [choose(devices, this.filter()), this.clock(), []];
-    if (this.problem) parts.push(w.el('p', { role: 'alert', class: 'bad' }, `Cannot read the devices: ${this.problem}`));
+  shown({ devices, more }, filter) {
+    const [found, now, parts] = [choose(devices, filter), this.clock(), []];
     if (more) parts.push(w.el('p', { class: 'warn' }, `Only the first ${devices.length.toLocaleString()} devices by namespace and name are read.`));
     if (found.length) parts.push(columns(['Device', 'Node', 'Model', 'State', 'Properties'], found.slice(0, MOST).map((device) => row(device, now))));
-    else if (this.data) parts.push(w.el('p', {}, devices.length ? 'No device matches the filter.' : 'There are no devices.'));
+    else parts.push(w.el('p', {}, devices.length ? 'No device matches the filter.' : 'There are no devices.'));
     if (found.length > MOST) parts.push(w.el('p', { class: 'quiet' }, `${(found.length - MOST).toLocaleString()} more match: filter for them.`));
-    this.count.textContent = this.data ? `${found.length.toLocaleString()} of ${devices.length.toLocaleString()} devices` : '';
-    const [scroll, focused] = [this.root.scrollTop, this.list.contains(document.activeElement) ? document.activeElement.id : ''];
-    this.list.replaceChildren(...parts);
-    this.root.scrollTop = scroll;
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    return { count: `${found.length.toLocaleString()} of ${devices.length.toLocaleString()} devices`, parts };
   }
 }

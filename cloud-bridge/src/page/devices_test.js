@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { choose, STATES } from './devices.js';
-import { devicesHref, place } from './filter.js';
+import { listHref, place } from './filter.js';
 
 const device = (name, more = {}) => ({ namespace: 'water', name, node: 'edge-1', model: 'meter', state: 'online', stale: false,
   properties: [['level', null, '4.8', 1000]], more: 0, ...more });
@@ -27,5 +27,5 @@ test('a filter of devices matches a whole node and parts of names', () => {
 });
 
 test('a filter of devices survives the address', () => {
-  for (const text of ['', 'node=edge-1 is:stale', 'a%b #c?']) assert.deepEqual(place(devicesHref(text)), { view: 'devices', filter: text });
+  for (const text of ['', 'node=edge-1 is:stale', 'a%b #c?']) assert.deepEqual(place(listHref('devices', text)), { view: 'devices', filter: text });
 });

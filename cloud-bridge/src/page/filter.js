@@ -45,7 +45,18 @@ function tester(word) {
 
 const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
 
-// Rows that match all words but `by:LABEL`, which groups (groups.js), in order: by `key` of a row and `way` (1 or -1), without a key the worst first; then by name.
+// Rows by name, in the order of names: `known` with other rows, and without those that are gone.
+export function merge(known, rows, gone) {
+  const before = known.size;
+  for (const row of rows) known.set(row[w.NAME], row);
+  // New ones are at the end.
+  const all = known.size > before ? new Map([...known].sort(([a], [b]) => compare(a, b))) : known;
+  for (const name of gone) all.delete(name);
+  return all;
+}
+
+// Rows that match all words but `by:LABEL`, which groups (groups.js), in order: by `key` of a row and `way` (1 or -1), without a key the
+// worst first; those that are equal stay in their order, so that no names are compared.
 export function select(rows, text, key, way = 1) {
   const tests = split(text).filter((word) => !word.startsWith('by:')).map(tester);
   const [of, sign] = key ? [key, way] : [(row) => (row.worst ??= severity(row)), -1];
@@ -53,7 +64,7 @@ export function select(rows, text, key, way = 1) {
   for (const row of rows) {
     if (tests.every((test) => test(row))) found.push([of(row), row]);
   }
-  found.sort((a, b) => sign * compare(a[0], b[0]) || compare(a[1][w.NAME], b[1][w.NAME]));
+  found.sort((a, b) => sign * compare(a[0], b[0]));
   return found.map(([, row]) => row);
 }
 
@@ -64,9 +75,9 @@ export function choose(text, word) {
   return (words.includes(word) ? others : [...others, word]).join(' ');
 }
 
-// Addresses: `#?FILTER`, `#NAME` of a node, `#/jobs`, `#/devices?FILTER`. No name of a node begins with `?` or `/`.
+// Addresses: `#?FILTER`, `#NAME` of a node, `#/jobs`, `#/pods?FILTER`, `#/devices?FILTER`. No name of a node begins with `?` or `/`.
 export const filterHref = (text) => (text ? `#?${encodeURI(text)}` : '#');
-export const devicesHref = (text) => `#/devices${text ? `?${encodeURI(text)}` : ''}`;
+export const listHref = (view, text) => `#/${view}${text ? `?${encodeURI(text)}` : ''}`;
 export const nodeHref = (name) => `#${encodeURIComponent(name)}`;
 
 export function place(hash) {
@@ -77,7 +88,8 @@ export function place(hash) {
     // Not encoded by this page.
   }
   if (text === '/jobs') return { view: 'jobs' };
-  if (text === '/devices' || text.startsWith('/devices?')) return { view: 'devices', filter: split(text.slice(9)).join(' ') };
+  const list = /^\/(pods|devices)(?:\?|$)/.exec(text);
+  if (list) return { view: list[1], filter: split(text.slice(list[0].length)).join(' ') };
   if (!text || text.startsWith('?')) return { view: 'nodes', filter: split(text.slice(1)).join(' ') };
   // A login link, opened again.
   if (text.startsWith('token=')) return { view: 'nodes', filter: '' };

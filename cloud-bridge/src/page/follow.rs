@@ -13,7 +13,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
-use super::board::{Board, PageNode, PodSeen};
+use super::board::{Board, PageNode, Phase, PodSeen};
 use super::packed::{self, Pack};
 use super::stream::event;
 use crate::bridge::slim::SlimPod;
@@ -75,7 +75,10 @@ impl Live {
             Event::Init => board.list_pods(),
             Event::InitApply(pod) | Event::Apply(pod) => board.pod(seen(pod), now),
             Event::InitDone => board.pods_listed(now),
-            Event::Delete(pod) => board.pod_gone(pod.uid(), now),
+            Event::Delete(pod) => {
+                let seen = seen(pod);
+                board.pod_gone(seen.namespace, seen.name, now);
+            }
         }
     }
 
@@ -127,11 +130,16 @@ impl Live {
 }
 
 fn seen(pod: &SlimPod) -> PodSeen<'_> {
+    let meta = &pod.metadata;
     PodSeen {
-        uid: pod.uid(),
+        namespace: meta.namespace.as_deref().unwrap_or_default(),
+        name: meta.name.as_deref().unwrap_or_default(),
         node: pod.node(),
-        ended: pod.has_ended(),
+        phase: Phase::of(pod.phase()),
+        terminating: meta.deletion_timestamp.is_some(),
         ready: pod.is_ready(),
         restarts: pod.restarts(),
+        created: meta.creation_timestamp.as_ref().map_or(0, |at| at.0.as_second()),
+        reason: pod.reason(),
     }
 }

@@ -2,6 +2,7 @@
 
 import { copyButton, jobCommands } from './copy.js';
 import { nodeHref } from './filter.js';
+import { renew, say } from './parts.js';
 import * as w from './words.js';
 
 const ANEW = 5000;
@@ -33,7 +34,7 @@ function job({ kind, name, created, phase, reason, total, counts, nodes, more },
   ];
   if (reason) parts.push(w.el('p', {}, reason));
   const rows = nodes.map(([node, state, why]) => w.el('tr', {},
-    w.el('td', {}, w.el('a', { href: nodeHref(node) }, node)),
+    w.el('td', {}, w.el('a', { href: nodeHref(node), id: `${kind}-${name}-${node}` }, node)),
     w.el('td', {}, w.state(PHASES[state] ?? ['○', state.toLowerCase(), 'warn'])), w.el('td', {}, why)));
   if (rows.length) {
     const heads = ['Node', 'State', 'Reason'].map((title) => w.el('th', { scope: 'col' }, title));
@@ -47,26 +48,25 @@ function job({ kind, name, created, phase, reason, total, counts, nodes, more },
 export class JobsPage {
   // `clock` gives seconds since 1970 by the bridge's clock; `back` the address of the overview.
   constructor(root, clock, back) {
-    this.root = root;
-    this.clock = clock;
-    this.back = back;
+    Object.assign(this, { root, clock, home: back });
+    this.back = w.el('a', {}, 'All nodes');
+    this.alert = w.el('p', { role: 'alert', class: 'bad' });
+    this.list = w.el('div');
+    root.append(w.el('p', {}, this.back), w.el('h2', {}, 'Jobs'), this.alert, this.list);
     setInterval(() => !root.hidden && this.load(), ANEW);
   }
 
   async load() {
-    let parts;
+    this.back.href = this.home();
     try {
       const answer = await fetch('/api/jobs');
       const data = await answer.json();
       if (!answer.ok) throw new Error(data.message);
-      parts = data.jobs.length ? data.jobs.map((one) => job(one, this.clock())) : [w.el('p', {}, 'There are no jobs.')];
-      this.kept = parts;
+      const jobs = data.jobs.map((one) => job(one, this.clock()));
+      renew(this.root, this.list, ...(jobs.length ? jobs : [w.el('p', {}, 'There are no jobs.')]));
+      say(this.alert, '');
     } catch (error) {
-      parts = [w.el('p', { role: 'alert', class: 'bad' }, `Cannot read the jobs: ${error.message}`), ...(this.kept ?? [])];
+      say(this.alert, `Cannot read the jobs: ${error.message}`);
     }
-    const [scroll, focused] = [this.root.scrollTop, this.root.contains(document.activeElement) ? document.activeElement.id : ''];
-    this.root.replaceChildren(w.el('p', {}, w.el('a', { href: this.back(), id: 'jobs-back' }, 'All nodes')), w.el('h2', {}, 'Jobs'), ...parts);
-    this.root.scrollTop = scroll;
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   }
 }

@@ -1,9 +1,10 @@
 // One node: read when it is opened, and again when its row changes.
 
-import { copyButton, nodeCommands, podCommands } from './copy.js';
-import { devicesHref, filterHref, status } from './filter.js';
+import { copyButton, nodeCommands } from './copy.js';
+import { filterHref, listHref, status } from './filter.js';
 import { History } from './history.js';
-import { columns, condition, heading, pairs } from './parts.js';
+import { columns, condition, heading, pairs, renew, say } from './parts.js';
+import { podCommand, podState } from './podcells.js';
 import * as timeline from './timeline.js';
 import { NodeUsage, cpu, memory } from './usage.js';
 import * as w from './words.js';
@@ -13,7 +14,7 @@ const SOON = 1000;
 const ANYHOW = 10000;
 
 // The value leads to all nodes with that label.
-const label = ([key, value]) => [key, value && w.el('a', { href: filterHref(`${key}=${value}`) }, value)];
+const label = ([key, value]) => [key, value && w.el('a', { href: filterHref(`${key}=${value}`), id: `label-${key}` }, value)];
 
 export class NodePage {
   // `clock` gives seconds since 1970 by the bridge's clock; `back` the address of the overview.
@@ -26,6 +27,9 @@ export class NodePage {
     this.read = 0;
     this.usage = new NodeUsage(() => this.render());
     this.history = new History();
+    this.alert = w.el('p', { role: 'alert', class: 'bad' });
+    this.body = w.el('div');
+    root.append(this.alert, this.body);
     new ResizeObserver(() => this.data && this.lines()).observe(root);
     setInterval(() => this.name && Date.now() - this.read > ANYHOW && this.load(), SOON);
   }
@@ -72,10 +76,9 @@ export class NodePage {
   }
 
   render() {
-    const [scroll, now, row] = [this.root.scrollTop, this.clock(), this.row];
-    const focused = this.root.contains(document.activeElement) ? document.activeElement.id : '';
+    const [now, row] = [this.clock(), this.row];
     const held = row ? w.held(row[w.HELD]).split(', ').filter(Boolean) : [];
-    const ofNode = w.el('a', { href: devicesHref(`node=${this.name}`), id: 'devices-of' }, 'Devices of this node');
+    const ofNode = w.el('a', { href: listHref('devices', `node=${this.name}`), id: 'devices-of' }, 'Devices of this node');
     const parts = [w.el('p', {}, w.el('a', { href: this.back(), id: 'back' }, 'All nodes'), ' · ', ofNode),
       w.el('h2', {}, this.name, ...held.flatMap((word) => [' ', w.el('span', { class: 'badge' }, word)]))];
     if (row) {
@@ -89,13 +92,11 @@ export class NodePage {
       parts.push(w.el('ul', { class: 'commands', 'aria-label': 'Commands for this node' },
         ...commands.map((text) => w.el('li', {}, w.el('code', {}, text), ' ', copyButton(text)))));
     }
-    if (this.problem) parts.push(w.el('p', { role: 'alert', class: 'bad' }, `Cannot read the node: ${this.problem}`));
+    say(this.alert, this.problem && `Cannot read the node: ${this.problem}`);
     if (this.data) parts.push(...this.parts(now));
     else if (!this.problem) parts.push(w.el('p', { class: 'quiet' }, 'Loading.'));
-    this.root.replaceChildren(...parts);
+    renew(this.root, this.body, ...parts);
     if (this.data) this.lines();
-    this.root.scrollTop = scroll;
-    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   }
 
   // What is known of CPU and memory.
@@ -128,9 +129,8 @@ export class NodePage {
     const use = known ? ['CPU#', 'Memory#'] : [];
     return columns(['Namespace', 'Pod', 'State', 'Ready', 'Restarts#', 'Age#', ...use, 'Copy a command'], pods.map(([space, name, phase, ready, restarts, since, why]) => {
       const used = this.usage.ofPod(space, name);
-      return [space, name, why ? `${phase}: ${why}` : phase, w.state(ready ? ['●', 'yes', 'quiet'] : ['○', 'no', phase === 'Succeeded' ? 'quiet' : 'warn']),
-        String(restarts), since ? w.when(since, now, '') : '', ...(known ? [cpu(used), memory(used)] : []),
-        w.el('span', {}, ...podCommands(space, name, restarts).flatMap(([word, text]) => [copyButton(text, word), ' ']))];
+      return [space, name, ...podState(phase, ready, restarts, since, why, now), ...(known ? [cpu(used), memory(used)] : []),
+        podCommand(space, name, restarts)];
     }));
   }
 

@@ -2,10 +2,12 @@
 
 import { Counters } from './counters.js';
 import { DevicesPage } from './devices.js';
-import { filterHref, nodeHref, place, split } from './filter.js';
+import { STATES, choose, filterHref, nodeHref, place, split } from './filter.js';
 import { groupBy, groupKey, labelKeys, ungrouped } from './groups.js';
 import { JobsPage } from './jobs.js';
 import { NodePage } from './node.js';
+import { say } from './parts.js';
+import { PodsPage } from './pods.js';
 import { Table } from './table.js';
 import * as w from './words.js';
 
@@ -27,8 +29,10 @@ by('site').textContent = site;
 const table = new Table(by('table'), clock, (name) => { location.hash = nodeHref(name); });
 const page = new NodePage(by('node'), clock, back);
 const jobs = new JobsPage(by('jobs'), clock, back);
-const devices = new DevicesPage(by('devices'), clock, back);
-const counters = new Counters(by('summary'), (text) => { location.hash = filterHref(text); });
+const lists = { pods: new PodsPage(by('pods'), clock, back), devices: new DevicesPage(by('devices'), clock, back) };
+const counters = new Counters(by('summary'), STATES, (name) => {
+  location.hash = filterHref(name ? choose(filter, `is:${name}`) : groupBy('', groupKey(filter)));
+});
 let source;
 let heard = 0;
 let pause = AGAIN[0];
@@ -42,7 +46,7 @@ let waiting;
 
 function summary() {
   const rows = [...table.rows.values()];
-  counters.update(rows, filter);
+  counters.update((name) => (name ? rows.filter(STATES[name].test).length : rows.length), split(ungrouped(filter)), 'node');
   const empty = begun && rows.length === 0;
   by('summary').hidden = !begun || empty;
   by('empty').hidden = !empty;
@@ -50,7 +54,7 @@ function summary() {
   by('tools').hidden = empty;
   by('none').hidden = empty || !begun || table.view.length > 0;
   const count = ungrouped(filter) && begun ? `${table.view.length.toLocaleString()} of ${rows.length.toLocaleString()} shown` : '';
-  if (by('count').textContent !== count) by('count').textContent = count;
+  say(by('count'), count);
 }
 
 // Labels to choose from are looked for when somebody is about to choose: that reads all nodes.
@@ -82,13 +86,12 @@ function typed() {
 function status() {
   const text = lost ? `${lost} Trying again.`
     : api ? '' : 'The Kubernetes API does not answer the bridge: states of nodes and pods may be old.';
-  // An alert is read aloud when it changes: not every second.
-  if (by('why').textContent !== text) by('why').textContent = text;
+  say(by('why'), text);
   const seconds = w.age((Date.now() - heard) / 1000);
   by('age').textContent = !lost ? '' : heard ? `What is shown is ${seconds} old.` : 'Nothing is known yet.';
   by('lost').hidden = !text;
   const coming = loading ? `loading: ${loading.toLocaleString()} nodes so far` : '';
-  by('live').textContent = lost ? '○ not live' : begun ? '● live' : coming;
+  say(by('live'), lost ? '○ not live' : begun ? '● live' : coming);
 }
 
 function took(data) {
@@ -165,20 +168,21 @@ function route() {
   const { view, name, filter: wanted } = place(location.hash);
   // A login link must not stay to be read.
   if (location.hash.startsWith('#token=')) history.replaceState(null, '', '/');
-  for (const id of ['overview', 'node', 'jobs', 'devices']) by(id).hidden = id !== (view === 'nodes' ? 'overview' : view);
-  for (const [id, here] of [['to-nodes', view === 'nodes'], ['to-jobs', view === 'jobs'], ['to-devices', view === 'devices']]) {
-    if (here) by(id).setAttribute('aria-current', 'page');
-    else by(id).removeAttribute('aria-current');
+  for (const id of ['overview', 'node', 'jobs', ...Object.keys(lists)]) by(id).hidden = id !== (view === 'nodes' ? 'overview' : view);
+  for (const id of ['nodes', 'jobs', ...Object.keys(lists)]) {
+    if (id === view) by(`to-${id}`).setAttribute('aria-current', 'page');
+    else by(`to-${id}`).removeAttribute('aria-current');
   }
-  const titles = { node: [name, site], nodes: [site, 'Nodes'], jobs: [site, 'Jobs'], devices: [site, 'Devices'] };
+  const titles = { node: [name, site], nodes: [site, 'Nodes'], jobs: [site, 'Jobs'], pods: [site, 'Pods'], devices: [site, 'Devices'] };
   document.title = [...titles[view], 'Sampan'].join(' · ');
   if (view !== 'node') page.close();
   if (view === 'jobs') {
     jobs.load();
     by('jobs').focus();
-  } else if (view === 'devices') {
-    devices.open(wanted);
-    by('devices').focus();
+  } else if (lists[view]) {
+    lists[view].open(wanted);
+    // What was pressed there keeps the focus.
+    if (!by(view).contains(document.activeElement)) by(view).focus();
   } else if (view === 'node') {
     page.open(name, table.rows.get(name));
     by('node').focus();
@@ -192,14 +196,15 @@ function route() {
 }
 
 document.addEventListener('keydown', (event) => {
-  const of = by('devices').hidden ? by('search') : devices.search;
+  const list = Object.values(lists).find((one) => !one.root.hidden);
+  const of = list ? list.search : by('search');
   const typing = event.target === of;
   if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey) {
     event.preventDefault();
     if (of === by('search') && by('overview').hidden) location.hash = back();
     setTimeout(() => of.select());
   } else if (event.key === 'Escape') {
-    if (typing && of.value) { of.value = ''; of.dispatchEvent(new Event('input')); } else if (typing) (of === devices.search ? by('devices') : by('table')).focus();
+    if (typing && of.value) { of.value = ''; of.dispatchEvent(new Event('input')); } else if (typing) (list ? list.root : by('table')).focus();
     else if (by('overview').hidden) location.hash = back();
   } else if (event.target === by('search') && (event.key === 'ArrowDown' || event.key === 'Enter')) {
     event.preventDefault();

@@ -3,6 +3,7 @@
 
 mod views;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -35,6 +36,8 @@ const FORM: (usize, Duration) = (16 << 10, Duration::from_secs(10));
 const ROWS: usize = 1 << 20;
 /// Pages of single nodes that are read from the API at a time.
 const DETAILS: usize = 4;
+/// Searches in all pods at a time.
+const SEARCHES: usize = 2;
 
 pub(super) struct Served {
     live: Arc<Live>,
@@ -43,6 +46,7 @@ pub(super) struct Served {
     access: Arc<Access>,
     seats: Arc<Seats>,
     details: Semaphore,
+    searches: Semaphore,
     jobs: Jobs,
     devices: Devices,
     usage: Usage,
@@ -70,6 +74,7 @@ impl Served {
             access,
             seats: Arc::default(),
             details: Semaphore::new(DETAILS),
+            searches: Semaphore::new(SEARCHES),
             jobs: Jobs::default(),
             devices: Devices::default(),
             usage: Usage::default(),
@@ -120,6 +125,7 @@ impl Served {
             "/api/nodes" => Ok(json_of(self.rows_behind(query).into(), packs).await),
             "/api/stream" => self.stream(who, packs).await,
             "/api/jobs" => self.jobs(packs).await,
+            "/api/pods" => self.pods(query, packs).await,
             "/api/devices" => self.devices(who, packs).await,
             _ => self.of_nodes(who, path, packs).await,
         };
@@ -128,10 +134,8 @@ impl Served {
 
     /// Rows of nodes by name, as many as an answer has room for: those behind the name `after` of the query.
     fn rows_behind(&self, query: &str) -> String {
-        let mut pairs = form_urlencoded::parse(query.as_bytes());
-        let after = pairs.find(|(name, _)| name == "after").map(|(_, after)| after).unwrap_or_default();
         let board = self.live.board();
-        board.part(&mut board.names(&after), ROWS, SystemTime::now())
+        board.part(&mut board.names(&value(query.as_bytes(), "after")), ROWS, SystemTime::now())
     }
 
     async fn stream(&self, who: &Who, packs: bool) -> Result<Response<Body>, Refusal> {
@@ -164,13 +168,17 @@ impl Served {
             }
             _ => return assets::login(StatusCode::BAD_REQUEST, "The form did not come as a whole."),
         };
-        let mut pairs = form_urlencoded::parse(&form);
-        let token = pairs.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned()).unwrap_or_default();
-        match self.access.log_in(&token, from).await {
+        match self.access.log_in(&value(&form, "token"), from).await {
             Ok(cookie) => to_start(&cookie),
             Err(denied) => assets::login(code(&denied), why(&denied, true)),
         }
     }
+}
+
+/// The value of this name in a query or form; empty without one.
+fn value<'a>(form: &'a [u8], name: &str) -> Cow<'a, str> {
+    let mut pairs = form_urlencoded::parse(form);
+    pairs.find(|(other, _)| other == name).map(|(_, value)| value).unwrap_or_default()
 }
 
 /// JSON as an answer, packed where that is worth it.

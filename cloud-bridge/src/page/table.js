@@ -1,7 +1,7 @@
 // The table of all nodes and their groups. Only lines in view are in the document.
 
 import { AGE, COLUMNS, CPU, MEMORY, version } from './cells.js';
-import { nodeHref, select } from './filter.js';
+import { merge, nodeHref, select } from './filter.js';
 import { fillGroup, groupLine } from './groupline.js';
 import { groupKey, isGroup, lineId, lines } from './groups.js';
 import { NodesUsage, cpu, memory } from './usage.js';
@@ -55,13 +55,12 @@ export class Table {
   }
 
   all(rows) {
-    this.rows = new Map(rows.map((row) => [row[w.NAME], row]));
+    this.rows = merge(new Map(), rows, []);
     this.arrange();
   }
 
   change(rows, gone) {
-    for (const row of rows) this.rows.set(row[w.NAME], row);
-    for (const name of gone) this.rows.delete(name);
+    this.rows = merge(this.rows, rows, gone);
     this.arrange();
   }
 
@@ -157,7 +156,8 @@ export class Table {
       }
       line.element.style.transform = `translateY(${at * this.height}px)`;
       line.element.setAttribute('aria-rowindex', at + 2);
-      line.element.setAttribute('aria-level', isGroup(shown) ? 1 : 2);
+      if (groupKey(this.filter)) line.element.setAttribute('aria-level', isGroup(shown) ? 1 : 2);
+      else line.element.removeAttribute('aria-level');
       line.element.classList.toggle('chosen', id === this.chosen);
       if (isGroup(shown)) fillGroup(line, shown);
       else this.fill(line, shown, now);

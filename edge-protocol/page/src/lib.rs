@@ -1,8 +1,10 @@
 //! Common parts of both programs' pages: files for a browser, the headers of all answers, and the timeline of a node.
 //! No I/O; knows neither the server nor the rest of a page.
 
+mod colours;
 mod timeline;
 
+pub use colours::nameless_colour;
 pub use timeline::{Change, Kind, Timeline};
 
 /// Conditions of a Node that are bad news when they are as said, in the order of their bits, as the scripts know them.

@@ -14,6 +14,26 @@ export function columns(titles, rows) {
   return w.el('table', { class: 'columns' }, w.el('thead', {}, w.el('tr', {}, ...head)), w.el('tbody', {}, ...body));
 }
 
+// Replaces the content of `root`. The scroll positions of `scrolled` and of a list in it stay, and the focus where something new has
+// the same id.
+export function renew(scrolled, root, ...parts) {
+  const list = () => root.querySelector('.scroll');
+  const [scroll, within, focused] = [scrolled.scrollTop, list()?.scrollTop, root.contains(document.activeElement) ? document.activeElement.id : ''];
+  root.replaceChildren(...parts);
+  scrolled.scrollTop = scroll;
+  if (within && list()) list().scrollTop = within;
+  // Views that are hidden may have the same ids.
+  if (focused) [...root.querySelectorAll('[id]')].find((one) => one.id === focused)?.focus({ preventScroll: true });
+}
+
+// Sets a text that is read aloud when it changes.
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// A long list that scrolls by itself, also with the keyboard.
+export const scroll = (id, label, table) => w.el('div', { class: 'scroll', id, tabindex: '0', role: 'region', 'aria-label': label }, table);
+
 // Bad news when True; of the others False is.
 const BAD = ['MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable', 'UnderVoltage', 'HighTemperature', 'ServicesHandledElsewhere'];
 

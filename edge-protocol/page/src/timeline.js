@@ -1,5 +1,6 @@
 // What has changed about a node: drawn, as a list, and in words.
 
+import { scroll } from './parts.js';
 import * as w from './words.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
@@ -54,7 +55,7 @@ export function momentsAt(changes, marks, seconds, slack) {
 export function list(changes, now) {
   const rows = [...changes].reverse().map(([at, kind, value]) =>
     w.el('tr', {}, w.el('td', {}, w.when(at, now)), w.el('td', {}, TELL[kind]?.(value) ?? '')));
-  return w.el('div', { class: 'scroll', tabindex: '0' }, w.el('table', { 'aria-label': 'Changes, newest first' }, ...rows));
+  return scroll('changes', 'Changes, newest first', w.el('table', {}, ...rows));
 }
 
 // The part [from, to] of the time until `now`, in seconds, `width` pixels wide. `marks` are more that is drawn: when, whether it is bad,

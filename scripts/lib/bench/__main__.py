@@ -12,6 +12,7 @@ import interrupts
 import kinds
 import memory
 import page
+import page_alone
 import probes
 import serve_alone
 import services
@@ -32,7 +33,7 @@ EVERY_ROUND = {"start", "cold"}
 ONCE = {"memory": memory, "idle": idle}
 # Our build once.
 ALONE = {"probes": probes, "streams": streams, "services": services, "dns": dns, "devices": devices}
-BESIDE_A_BRIDGE = {"site": site_alone, "serve": serve_alone, "slow-link": slow_link}
+BESIDE_A_BRIDGE = {"site": site_alone, "page": page_alone, "serve": serve_alone, "slow-link": slow_link}
 KNOWN = [*IN_ROUNDS, *ONCE, *ALONE, *BESIDE_A_BRIDGE, "bare", "sizes"]
 BUILDS = {"ours": BIN} | ({"against": AGAINST} if AGAINST else {})
 

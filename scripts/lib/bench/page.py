@@ -19,6 +19,7 @@ GROUPS = {
     "dns": "Names",
     "devices": "Devices",
     "site": "Site without a cluster",
+    "page": "Web page in a browser",
     "serve": "Bridge beside a cluster",
     "slow-link": "Slow link",
     "sizes": "Sizes",

@@ -1,13 +1,13 @@
 //! CPU and memory of a real node and its pod on the page; a node that is not connected has none.
 
+use sampan_tests::can_run;
 use sampan_tests::manifest::{pod, shell};
 use sampan_tests::ports::free_address;
-use sampan_tests::{Cluster, can_run};
 use serde_json::json;
 
 use super::api::Api;
 use super::browser::Browser;
-use super::{allow, log_in, node, token};
+use super::{allow, alone, log_in, node, token};
 
 #[test]
 fn cpu_and_memory_are_shown_where_they_are_known() {
@@ -15,10 +15,10 @@ fn cpu_and_memory_are_shown_where_they_are_known() {
     if !can_run() || std::env::var_os("TEST_KUBECONFIG").is_some() {
         return;
     }
+    let alone = alone::enter();
     let Some(mut browser) = Browser::start() else { return };
     let page = free_address();
-    let cluster = Cluster::start_with("usage", &["--page", &page.to_string()]);
-    let edge = cluster.node("edge");
+    let (_lan, cluster, edge) = alone::site(alone, "usage", &["--page", &page.to_string()]);
     let (mut api, namespace) = (Api::start(&cluster.kubectl), cluster.kubectl.namespace.clone());
     api.create("/api/v1/nodes", &node(0, "True"));
     // It always uses some CPU.

@@ -111,6 +111,21 @@ fn a_pod_that_only_a_controller_calls_unready_is_noticed() {
 }
 
 #[test]
+fn reason_is_of_the_pod_or_of_its_first_waiting_container() {
+    let reason = |status: Value| {
+        let mut value = sample();
+        value["status"] = status;
+        pod(value).reason().to_owned()
+    };
+    let waits = |reason: &str| json!([{"state": {"running": {}}}, {"state": {"waiting": {"reason": reason}}}]);
+    assert_eq!(reason(json!({"containerStatuses": waits("CrashLoopBackOff")})), "CrashLoopBackOff");
+    let both = json!({"initContainerStatuses": waits("ErrImagePull"), "containerStatuses": waits("PodInitializing")});
+    assert_eq!(reason(both), "ErrImagePull");
+    assert_eq!(reason(json!({"reason": "Evicted", "containerStatuses": waits("x")})), "Evicted");
+    assert_eq!(reason(json!({"containerStatuses": [{"state": {"running": {}}}]})), "");
+}
+
+#[test]
 fn unbound_or_nameless_pods_go_nowhere() {
     let mut unbound = sample();
     unbound["spec"]["nodeName"] = Value::Null;

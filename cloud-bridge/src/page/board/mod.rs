@@ -3,12 +3,15 @@
 //! | file | owns |
 //! |---|---|
 //! | `facts` | what a Node object says |
-//! | `pods` | which pods are where |
+//! | `pod`, `pods` | which pods are where, and in which state |
+//! | `search` | which of all pods match a filter |
 //! | `rows` | rows as JSON, in parts of bounded size |
 
 mod facts;
+mod pod;
 mod pods;
 mod rows;
+mod search;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,8 +23,9 @@ use crate::bridge::overview::LinkView;
 use facts::Facts;
 pub(crate) use facts::own_version;
 pub(super) use facts::{PageNode, cut};
-pub(super) use pods::PodSeen;
+pub(super) use pod::{Phase, PodSeen};
 use pods::Pods;
+pub(super) use search::Search;
 
 /// Everything that is shown.
 #[derive(Debug, Default)]
@@ -98,8 +102,8 @@ impl Board {
         self.pods_touched(touched, now);
     }
 
-    pub(super) fn pod_gone(&mut self, uid: &str, now: SystemTime) {
-        let touched = self.pods.gone(uid);
+    pub(super) fn pod_gone(&mut self, namespace: &str, name: &str, now: SystemTime) {
+        let touched = self.pods.gone(namespace, name);
         self.pods_touched(touched, now);
     }
 

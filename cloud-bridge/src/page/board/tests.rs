@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::pod::tests::running;
 use super::*;
 
 fn at(second: u64) -> SystemTime {
@@ -20,10 +21,6 @@ fn up(second: u64) -> LinkView {
 
 fn down(second: u64) -> LinkView {
     LinkView { since: None, last_seen: Some(at(second)), elsewhere: false }
-}
-
-fn pod(uid: &'static str, ready: bool, restarts: u64) -> PodSeen<'static> {
-    PodSeen { uid, node: "a", ended: false, ready, restarts }
 }
 
 fn look(board: &mut Board, links: &[(&str, LinkView)], now: SystemTime) {
@@ -54,7 +51,7 @@ fn only_what_has_changed_is_told() {
     board.node(&node("a", "True"), at(3));
     look(&mut board, &[("a", LinkView { last_seen: Some(at(9)), ..up(2) })], at(9));
     assert_eq!(board.take(at(9)), None, "a heartbeat is no change");
-    board.pod(pod("1", true, 0), at(10));
+    board.pod(running("1", true, 0), at(10));
     assert_eq!(taken(&mut board).0, [json!(["a", 1, 2, 1, 1])]);
     look(&mut board, &[("a", down(11))], at(12));
     assert_eq!(taken(&mut board).0, [json!(["a", 0, 11, 1, 1])]);
@@ -94,8 +91,8 @@ fn the_timeline_has_what_was_seen() {
     let mut board = Board::new(false);
     board.node(&node("a", "True"), at(1));
     look(&mut board, &[("a", up(2))], at(3));
-    board.pod(pod("1", true, 5), at(10));
-    board.pod(pod("1", false, 7), at(20));
+    board.pod(running("1", true, 5), at(10));
+    board.pod(running("1", false, 7), at(20));
     look(&mut board, &[("a", down(30))], at(31));
     look(&mut board, &[("a", up(40))], at(41));
     look(&mut board, &[("a", up(50))], at(51));

@@ -5,6 +5,7 @@ use super::*;
 use crate::bridge::Settings;
 use crate::bridge::clients::Clients;
 use crate::page::access::tests::{api, from};
+use crate::page::board::{Phase, PodSeen};
 
 fn served() -> Served {
     let bridge = Bridge::start(Clients::impersonating(api()), "c".to_owned(), Settings::default());
@@ -34,7 +35,7 @@ fn with(token: &str, path: &str) -> http::request::Builder {
 #[tokio::test]
 async fn whoever_may_not_look_sees_a_form_and_no_data() {
     let served = served();
-    for path in ["/api/nodes", "/api/nodes/a", "/api/stream", "/api", "/x"] {
+    for path in ["/api/nodes", "/api/nodes/a", "/api/pods", "/api/stream", "/api", "/x"] {
         assert_eq!(ask(&served, Request::get(path), "").await.0, 401, "{path}");
         assert_eq!(ask(&served, with("wrong", path), "").await.0, 401, "{path}");
         assert_eq!(ask(&served, with("other", path), "").await.0, 403, "{path}");
@@ -79,6 +80,29 @@ async fn nodes_are_listed_by_name_behind_a_name() {
         let names: Vec<&str> = all["rows"].as_array().unwrap().iter().filter_map(|row| row[0].as_str()).collect();
         assert_eq!((code, names), (200, wanted), "{query}");
         assert!(all.get("more").is_none(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn pods_of_shown_nodes_are_searched() {
+    let served = served();
+    shown(&served, "a");
+    for (name, node) in [("web", "a"), ("db", "a"), ("web-2", "other")] {
+        let (namespace, phase, terminating, ready) = ("ns", Phase::Running, false, false);
+        let pod = PodSeen { namespace, name, node, phase, terminating, ready, restarts: 0, created: 0, reason: "" };
+        served.live.board().pod(pod, SystemTime::now());
+    }
+    for (query, wanted) in
+        [("", vec!["db", "web"]), ("?filter=we+node%3Da", vec!["web"]), ("?after=notready/ns/db", vec!["web"])]
+    {
+        let (code, _, text) = ask(&served, with("good", &format!("/api/pods{query}")), "").await;
+        let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let names: Vec<&str> = all["pods"].as_array().unwrap().iter().filter_map(|row| row[1].as_str()).collect();
+        assert_eq!((code, names), (200, wanted), "{query}");
+    }
+    let long = "x".repeat(2000);
+    for bad in [format!("?filter={long}"), "?after=nonsense".to_owned()] {
+        assert_eq!(ask(&served, with("good", &format!("/api/pods{bad}")), "").await.0, 400, "{bad}");
     }
 }
 

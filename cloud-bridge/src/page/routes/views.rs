@@ -1,14 +1,20 @@
-//! Answers that are read from the API: one node, fleet jobs, devices, CPU and memory.
+//! Answers that are read on request: from the API one node, fleet jobs, devices, CPU and memory; from the board pods.
+
+use std::time::Duration;
 
 use http::{Response, StatusCode};
 use serde_json::json;
 
-use super::{Refusal, Served, away, json_of};
+use super::{Refusal, Served, away, json_of, value};
 use crate::kubelet::auth::Denied;
 use crate::page::access::Who;
+use crate::page::board::Search;
 use crate::page::body::Body;
 use crate::page::{detail, devices, usage};
 use crate::pki::identity::is_node_name;
+
+/// Pause of a search after each slice of about a millisecond: the links of nodes share its thread.
+const REST: Duration = Duration::from_millis(3);
 
 impl Served {
     /// Answers about the nodes in the path.
@@ -65,6 +71,23 @@ impl Served {
         let node = read.map_err(|error| away(&error))?;
         let absent = || Refusal(StatusCode::NOT_FOUND, format!("there is no node {name}"));
         Ok(json_of(node.ok_or_else(absent)?.to_string().into(), packs).await)
+    }
+
+    /// Pods of all nodes that match the words of `filter`: those behind the place `after`.
+    pub(super) async fn pods(&self, query: &str, packs: bool) -> Result<Response<Body>, Refusal> {
+        let bad = || Refusal(StatusCode::BAD_REQUEST, "the filter is too long, or after is unknown".to_owned());
+        let [filter, after] = ["filter", "after"].map(|name| value(query.as_bytes(), name));
+        let mut search = Search::new(&filter, &after).ok_or_else(bad)?;
+        // Never closed.
+        let _turn = self.searches.acquire().await;
+        while self.goes_on(&mut search) {
+            tokio::time::sleep(REST).await;
+        }
+        Ok(json_of(search.answer().into(), packs).await)
+    }
+
+    fn goes_on(&self, search: &mut Search) -> bool {
+        self.live.board().search(search)
     }
 
     pub(super) async fn jobs(&self, packs: bool) -> Result<Response<Body>, Refusal> {

@@ -1,7 +1,7 @@
 // The page of one device: what the program that serves it tells of its node, part by part as it changes.
 
 import { History } from './history.js';
-import { columns, condition, pairs } from './parts.js';
+import { columns, condition, pairs, renew, say, scroll } from './parts.js';
 import * as timeline from './timeline.js';
 import * as w from './words.js';
 
@@ -49,17 +49,8 @@ function show(id, made, value) {
   const text = JSON.stringify(value);
   if (before && before.text === text && now - before.at < ANEW) return;
   drawn.set(id, { text, at: now });
-  const inner = by(id).querySelector('.scroll');
-  const [scroll, focused] = [inner?.scrollTop ?? 0, inner !== null && inner === document.activeElement];
-  by(id).replaceChildren(...made(value));
-  const after = by(id).querySelector('.scroll');
-  if (after) {
-    after.scrollTop = scroll;
-    if (focused) after.focus({ preventScroll: true });
-  }
+  renew(by('node'), by(id), ...made(value));
 }
-
-const scroll = (label, table) => w.el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': label }, table);
 
 function pods(rows) {
   const cells = ([space, name, phase, ready, restarts, since, why, cpu, memory]) => [
@@ -75,7 +66,7 @@ function events(rows) {
   const cells = ([at, bad, object, reason, message, count]) => [
     at ? w.when(at, clock()) : '', w.state(bad ? ['▲', 'warning', 'warn'] : ['', 'normal', 'quiet']), object, reason,
     count > 1 ? `${message} (×${count})` : message];
-  return [scroll('Events, newest first', columns(['Time', 'Kind', 'Object', 'Reason', 'Message'], rows.map(cells)))];
+  return [scroll('events-list', 'Events, newest first', columns(['Time', 'Kind', 'Object', 'Reason', 'Message'], rows.map(cells)))];
 }
 
 function summary() {
@@ -97,9 +88,10 @@ function draw() {
 
 function render() {
   const told = [lost, ...(data.problems ?? [])].filter(Boolean);
-  show('lost', (all) => all.map((text) => w.el('div', {}, text)), told);
+  say(by('lost'), told.join('\n'));
   by('lost').hidden = told.length === 0;
-  by('live').textContent = lost ? `not live${heard ? `, ${w.age((Date.now() - heard) / 1000)} old` : ''}` : data.row ? 'live' : '';
+  say(by('live'), lost ? 'not live' : data.row ? 'live' : '');
+  by('age').textContent = lost && heard ? `${w.age((Date.now() - heard) / 1000)} old` : '';
   if (!data.row) return;
   const name = data.row[w.NAME];
   document.title = name;
