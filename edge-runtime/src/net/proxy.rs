@@ -13,7 +13,7 @@ use super::prefix::Prefix;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Proxy {
-    /// None: every connection is direct.
+    /// Without it every connection is direct.
     pub url: Option<Server>,
     /// One line `NAME:PASSWORD`, read for each connection.
     pub user_file: Option<PathBuf>,

@@ -1,5 +1,5 @@
 //! A tunnel through the HTTP proxy: the request for it, and the meaning of the answer (RFC 9110, 9.3.6). Reads the login
-//! from its file; owns no socket. Every byte of the proxy is taken for hostile.
+//! from its file; owns no socket. Every byte of the proxy is treated as hostile.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -51,7 +51,7 @@ impl Tunnel {
     /// Takes the next bytes of the answer, none at its end. Returns whether the tunnel is open.
     ///
     /// # Errors
-    /// The proxy refuses, or its answer is none.
+    /// The proxy refuses, or does not answer in HTTP.
     pub fn hear(&mut self, bytes: &[u8]) -> io::Result<bool> {
         self.head.extend_from_slice(bytes);
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -60,7 +60,7 @@ impl Tunnel {
             Ok(Status::Partial) if bytes.is_empty() => "it hung up without an answer".to_owned(),
             Ok(Status::Partial) if self.head.len() < LONGEST_HEAD => return Ok(false),
             Ok(Status::Partial) => format!("its answer has no end after {LONGEST_HEAD} bytes"),
-            Err(error) => format!("its answer is no HTTP: {error}"),
+            Err(error) => format!("its answer is not HTTP: {error}"),
             Ok(Status::Complete(length)) => match answer.code {
                 Some(200..300) if length == self.head.len() => return Ok(true),
                 // A server behind it speaks second.
@@ -149,7 +149,7 @@ mod tests {
             (None, "HTTP/1.1 403 Filtered\r\n\r\nno", "CONNECT bridge.example:7443 with HTTP/1.1 403 Filtered"),
             (None, "HTTP/1.1 101 Switching Protocols\r\n\r\n", "101 Switching"),
             (None, "HTTP/1.1 200 OK\r\n\r\n\u{16}", "before it was asked"),
-            (None, "SSH-2.0-OpenSSH_9.2\r\n", "no HTTP"),
+            (None, "SSH-2.0-OpenSSH_9.2\r\n", "not HTTP"),
             (None, "", "hung up"),
             (Some("a:hunter22"), "HTTP/1.1 403 hunter22 YTpodW50ZXIyMg==\r\n\r\n", "(left out) (left out)"),
         ] {
