@@ -3,14 +3,17 @@
 pub(crate) mod file;
 pub(crate) mod invitation;
 pub(crate) mod labels;
+pub(crate) mod proxy;
 pub(crate) mod ready;
 pub(crate) mod service;
 
 use std::collections::BTreeMap;
 
+use edge_runtime::config::{ConfigError, ConfigFile};
 use edge_runtime::link::address::BridgeAddress;
 use edge_runtime::link::identity::{Identity, IdentityError};
 use edge_runtime::link::join::{JoinError, Token, join};
+use edge_runtime::net::proxy::Use;
 use edge_runtime::paths::Paths;
 
 /// What a device is to become.
@@ -20,6 +23,8 @@ pub(crate) struct Wanted {
     pub(crate) token: Token,
     /// Labels of its Node object.
     pub(crate) labels: BTreeMap<String, String>,
+    /// None: the one in the configuration, if there is one.
+    pub(crate) proxy: Option<proxy::Named>,
 }
 
 /// What it is now.
@@ -27,7 +32,7 @@ pub(crate) struct Joined {
     pub(crate) cluster: String,
     /// Why it is the same node as before: a token that was used up is refused, as it should be.
     pub(crate) refused: Option<JoinError>,
-    /// Whether a running daemon has to restart: as another node, with other labels, or see [`must_restart`].
+    /// Whether a running daemon has to restart: as another node, with other labels or proxy, or see [`must_restart`].
     pub(crate) restart: bool,
 }
 
@@ -37,6 +42,10 @@ pub(crate) enum BecomeError {
     Another(String),
     #[error(transparent)]
     Labels(#[from] labels::LabelError),
+    #[error(transparent)]
+    Proxy(#[from] proxy::ProxyError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error(transparent)]
     Identity(#[from] IdentityError),
     #[error(transparent)]
@@ -49,7 +58,7 @@ impl BecomeError {
         match self {
             Self::Another(_) | Self::Labels(labels::LabelError::Others { .. }) => true,
             Self::Join(error) => error.is_final(),
-            Self::Labels(_) | Self::Identity(_) => false,
+            Self::Labels(_) | Self::Proxy(_) | Self::Config(_) | Self::Identity(_) => false,
         }
     }
 }
@@ -61,15 +70,18 @@ pub(crate) fn become_node(paths: &Paths, wanted: &Wanted) -> Result<Joined, Beco
     if let Some(old) = old.as_ref().filter(|old| old.node != wanted.node) {
         return Err(BecomeError::Another(old.node.clone()));
     }
-    let labelled = labels::write(&paths.config_file(), &wanted.labels)?;
+    let file = paths.config_file();
+    let labelled = labels::write(&file, &wanted.labels)?;
+    let proxied = wanted.proxy.as_ref().map(|named| proxy::write(&file, named)).transpose()?.unwrap_or_default();
+    let proxy = ConfigFile::read_lenient(&file)?.0.proxy.of(Use::Link);
     Identity::probe(paths)?;
-    match (smol::block_on(join(paths, &wanted.token, &wanted.bridges, &wanted.node)), old) {
+    match (smol::block_on(join(paths, &wanted.token, &wanted.bridges, &wanted.node, &proxy)), old) {
         (Ok(identity), old) => {
             identity.save(paths)?;
-            let restart = labelled || old.is_none_or(|old| must_restart(&old, &identity));
+            let restart = labelled || proxied || old.is_none_or(|old| must_restart(&old, &identity));
             Ok(Joined { cluster: identity.cluster, refused: None, restart })
         }
-        (Err(why), Some(old)) => Ok(Joined { cluster: old.cluster, refused: Some(why), restart: labelled }),
+        (Err(why), Some(old)) => Ok(Joined { cluster: old.cluster, refused: Some(why), restart: labelled || proxied }),
         (Err(why), None) => Err(why.into()),
     }
 }

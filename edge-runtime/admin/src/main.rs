@@ -4,6 +4,7 @@
 mod ask;
 mod columns;
 mod completion;
+mod config_text;
 mod doctor;
 mod elsewhere;
 mod events;

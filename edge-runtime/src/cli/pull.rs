@@ -17,6 +17,7 @@ use crate::image::pull::Pull;
 use crate::image::registry_config::registry_for;
 use crate::image::spawn::{Answer, Request};
 use crate::image::{ImageError, Reference};
+use crate::net::proxy::Use;
 use crate::paths::Paths;
 use crate::store::image_record::ImageRecord;
 
@@ -49,6 +50,7 @@ fn run(given: Given) -> Result<(), CliError> {
         registries: config.registry,
         auth_file: config.pull.auth_file,
         bytes_per_second: config.pull.bytes_per_second,
+        proxy: config.proxy.of(Use::Pull),
     };
     let progress = (!given.has("quiet")).then(|| Shown::show(&paths, image.as_ref()));
     let record = pull(&paths, &image, &request, &|_| {});
@@ -114,6 +116,7 @@ fn work<T>(
         wanted: &Wanted::here(),
         limits: &helper.limits,
         registries: &request.registries,
+        proxy: &request.proxy,
         keyring,
         known: &|key| helper.known(key),
         may_share: &|layer, keys| helper.may_share(layer, keys),

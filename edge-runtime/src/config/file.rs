@@ -22,6 +22,7 @@ use super::services::ServicesConfig;
 use super::shutdown::ShutdownConfig;
 use super::upgrade::UpgradeConfig;
 use crate::image::registry_config::RegistryConfig;
+use crate::net::proxy::Proxy;
 use crate::sys::cgroup::Driver;
 
 /// The file as typed, before defaults and checks.
@@ -48,6 +49,7 @@ pub struct ConfigFile {
     pub eviction: EvictionFile,
     pub images: ImagesConfig,
     pub pull: PullConfig,
+    pub proxy: Proxy,
     pub services: ServicesConfig,
     pub shutdown: ShutdownConfig,
     pub upgrade: UpgradeConfig,

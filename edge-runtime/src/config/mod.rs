@@ -14,6 +14,7 @@ mod network;
 mod node;
 mod number;
 mod print;
+mod proxy;
 mod pull;
 pub mod resources;
 mod runtime;
@@ -44,6 +45,7 @@ pub use upgrade::UpgradeConfig;
 use self::devices::{DeviceClass, Handler};
 use self::error::Wrong;
 use crate::image::registry_config::RegistryConfig;
+use crate::net::proxy::Proxy;
 use crate::sys::cgroup::Driver;
 
 /// Inputs beside the file.
@@ -84,6 +86,7 @@ pub struct Config {
     pub eviction: EvictionConfig,
     pub images: ImagesConfig,
     pub pull: PullConfig,
+    pub proxy: Proxy,
     pub services: ServicesConfig,
     pub shutdown: ShutdownConfig,
 }
@@ -134,6 +137,7 @@ impl Config {
             eviction: EvictionConfig::from_file(&file.eviction)?,
             images,
             pull,
+            proxy: proxy::checked(file.proxy)?,
             services: file.services.checked()?,
             shutdown: file.shutdown,
         })

@@ -56,6 +56,9 @@ fn wrong_values_name_their_key() {
         ("pull: {window: always}", "pull.window"),
         ("pull: {bytes-per-second: 5}", "pull.bytes-per-second"),
         ("pull: {images: ['a b']}", "pull.images"),
+        ("proxy: {url: 'https://proxy.lan:3128'}", "proxy: the address of a proxy must be http://HOST:PORT"),
+        ("proxy: {except: ['*.lan']}", "proxy.except"),
+        ("proxy: {for: [links]}", "proxy.for"),
         ("logs: {bytes-per-second: 5}", "logs.bytes-per-second"),
         ("shutdown: {pods: stay}", "shutdown"),
     ] {

@@ -1,5 +1,5 @@
-//! The HTTP client of the pull helper: TLS with the system's CAs, our own name lookup, time-outs. Blocking, for a
-//! helper process only; knows nothing of registries.
+//! The HTTP client of the pull helper: TLS with the system's CAs, our own name lookup, the configured proxy, time-outs.
+//! Blocking, for a helper process only; knows nothing of registries.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,13 @@ use rustls_pki_types::pem::PemObject;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{ConnectProxyConnector, Connector, DefaultConnector, NextTimeout, TcpConnector};
+use ureq::unversioned::transport::{Connector, NextTimeout, RustlsConnector, TcpConnector};
 use ureq::{Agent, config::Config, config::RedirectAuthHeaders};
 
 use crate::image::ImageError;
+use crate::image::proxy::{Through, target};
 use crate::image::tls::{self, Tls};
+use crate::net::proxy::Proxy;
 use crate::sys::resolve::resolve_blocking;
 
 /// Where distributions keep the CAs: Debian and Alpine, Fedora, openSUSE, others.
@@ -29,6 +31,8 @@ const CA_FILES: [&str; 4] = [
 /// A silent peer is given up after this, whatever it was asked.
 const SILENCE: Duration = Duration::from_secs(60);
 const CONNECT: Duration = Duration::from_secs(15);
+/// Same through a proxy, which connects and looks names up in this time.
+const CONNECT_THROUGH: Duration = Duration::from_secs(40);
 /// Timeout for all name servers together, whatever `/etc/resolv.conf` says.
 const RESOLVE: Duration = Duration::from_secs(15);
 /// A manifest, a configuration or a token is here by then; layers have a meter of their own.
@@ -39,7 +43,7 @@ pub const DOCUMENT: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// `ca` cannot be read.
-pub fn agent(ca: Option<&Path>, insecure: bool, only_tls: bool) -> Result<Agent, ImageError> {
+pub fn agent(ca: Option<&Path>, insecure: bool, only_tls: bool, proxy: &Proxy) -> Result<Agent, ImageError> {
     let (mut roots, mut own) = (Vec::new(), Vec::new());
     if !insecure {
         let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
@@ -74,16 +78,17 @@ pub fn agent(ca: Option<&Path>, insecure: bool, only_tls: bool) -> Result<Agent,
         .redirect_auth_headers(RedirectAuthHeaders::SameHost)
         .https_only(only_tls)
         .user_agent(concat!("edge-runtime/", env!("CARGO_PKG_VERSION")))
-        .timeout_connect(Some(CONNECT))
+        // Else the environment would name one. Ours is chosen for each connection: a redirect leads to other hosts.
+        .proxy(None)
+        .timeout_connect(Some(if proxy.url.is_some() { CONNECT_THROUGH } else { CONNECT }))
         .timeout_recv_response(Some(SILENCE))
         .timeout_per_read(Some(SILENCE))
         .build();
+    let proxy = Arc::new(proxy.clone());
+    let connector = ().chain(TcpConnector::default()).chain(Through(Arc::clone(&proxy)));
     Ok(match trusted {
-        None => Agent::with_parts(config, DefaultConnector::new(), Names),
-        Some(client) => {
-            let connector = ().chain(ConnectProxyConnector::default()).chain(TcpConnector::default());
-            Agent::with_parts(config, connector.chain(Tls(Arc::new(client))), Names)
-        }
+        None => Agent::with_parts(config, connector.chain(RustlsConnector::default()), Names(proxy)),
+        Some(client) => Agent::with_parts(config, connector.chain(Tls(Arc::new(client))), Names(proxy)),
     })
 }
 
@@ -97,16 +102,16 @@ fn read_roots(path: &Path, roots: &mut Vec<CertificateDer<'static>>) -> Result<(
     Ok(())
 }
 
-/// Name lookup without libc, which a static binary cannot use for it.
+/// Name lookup without libc, which a static binary cannot use for it. A host behind the proxy has the proxy's addresses.
 #[derive(Debug)]
-struct Names;
+struct Names(Arc<Proxy>);
 
 impl Resolver for Names {
     fn resolve(&self, uri: &Uri, config: &Config, _: NextTimeout) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let host = uri.host().ok_or(ureq::Error::HostNotFound)?.trim_matches(['[', ']']);
-        let default = if uri.scheme_str() == Some("http") { 80 } else { 443 };
-        let found = resolve_blocking(host, uri.port_u16().unwrap_or(default), RESOLVE)
-            .map_err(|error| ureq::Error::Other(Box::new(error)))?;
+        let (host, port) = target(uri)?;
+        let (host, port) =
+            self.0.towards(host, port).map_or((host, port), |server| (server.host.as_str(), server.port));
+        let found = resolve_blocking(host, port, RESOLVE).map_err(|error| ureq::Error::Other(Box::new(error)))?;
         let mut addresses = self.empty();
         // The resolver gives at most as many as there is room for.
         for address in config.ip_family().keep_wanted(found.into_iter()).take(16) {
@@ -143,7 +148,7 @@ mod tests {
         for (target, expected) in [("/b", true), ("http://127.0.0.1:PORT/b", true), ("http://localhost:PORT/b", false)]
         {
             let (port, asked) = server(vec![format!("307 Moved\r\nlocation: {target}"), "200 OK".to_owned()]);
-            let agent = agent(None, false, false).unwrap();
+            let agent = agent(None, false, false, &Proxy::default()).unwrap();
             let request = agent.get(format!("http://127.0.0.1:{port}/a")).header("authorization", "Basic dTpw");
             assert_eq!(request.call().unwrap().status(), 200);
             assert_eq!(asked.join().unwrap(), [true, expected], "{target}");

@@ -24,6 +24,7 @@ pub mod limits;
 pub mod manifest;
 pub mod platform;
 pub mod progress;
+mod proxy;
 pub mod pull;
 pub mod reference;
 pub mod registry;

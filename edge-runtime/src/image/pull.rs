@@ -15,6 +15,7 @@ use crate::image::registry::{Endpoint, Repository, endpoints, without_tls};
 use crate::image::registry_config::{RegistryConfig, registry_for};
 use crate::image::wants::Wants;
 use crate::image::{ImageError, Reference, access, assemble, download};
+use crate::net::proxy::Proxy;
 use crate::store::image_record::ImageRecord;
 use crate::sys::gather::Gather;
 
@@ -24,6 +25,7 @@ pub struct Pull<'a> {
     pub wanted: &'a Wanted,
     pub limits: &'a Limits,
     pub registries: &'a [RegistryConfig],
+    pub proxy: &'a Proxy,
     pub keyring: &'a Keyring,
     /// The image a reference or an id leads to on this node.
     pub known: &'a dyn Fn(&str) -> Option<ImageRecord>,
@@ -64,7 +66,8 @@ impl Pull<'_> {
     ) -> Result<T, ImageError> {
         let config = registry_for(self.registries, &reference.registry);
         let mut places = endpoints(&config, &reference.registry).into_iter().peekable();
-        let from = |place: Endpoint| work(Repository::new(place, &config, reference, self.keyring, self.limits)?);
+        let from =
+            |place: Endpoint| work(Repository::new(place, &config, reference, self.keyring, self.limits, self.proxy)?);
         loop {
             let Some(place) = places.next() else {
                 return Err(ImageError::InvalidName { name: reference.to_string(), why: "it names no registry" });

@@ -18,6 +18,7 @@ use crate::image::limits::Limits;
 use crate::image::manifest::ACCEPT;
 use crate::image::registry_config::RegistryConfig;
 use crate::image::{ImageError, Reference, challenge, http};
+use crate::net::proxy::Proxy;
 use crate::sys::from_json::from_json;
 
 pub use endpoint::{Endpoint, endpoints, without_tls};
@@ -55,9 +56,10 @@ impl<'a> Repository<'a> {
         reference: &'a Reference,
         keyring: &Keyring,
         limits: &'a Limits,
+        proxy: &Proxy,
     ) -> Result<Self, ImageError> {
         let only_tls = endpoint.base.starts_with("https:");
-        let agent = http::agent(config.ca.as_deref(), config.insecure, only_tls)?;
+        let agent = http::agent(config.ca.as_deref(), config.insecure, only_tls, proxy)?;
         let mut credentials: Vec<_> =
             keyring.matching(&endpoint.host, reference).into_iter().cloned().map(Some).collect();
         if credentials.is_empty() {

@@ -13,6 +13,7 @@ use crate::image::ImageError;
 use crate::image::access::PodLogin;
 use crate::image::progress::Progress;
 use crate::image::registry_config::RegistryConfig;
+use crate::net::proxy::Proxy;
 use crate::paths::Paths;
 use crate::sys::from_json::from_json;
 use crate::sys::program;
@@ -34,6 +35,9 @@ pub struct Request {
     pub auth_file: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
+    /// One without `url` if all is direct.
+    #[serde(default)]
+    pub proxy: Proxy,
 }
 
 /// A line that it prints.

@@ -1,5 +1,6 @@
 //! Address of a bridge: `https://HOST:PORT`. Pure.
 
+use crate::net::authority;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -21,22 +22,9 @@ impl FromStr for BridgeAddress {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let parse = || {
-            let authority = text.strip_prefix("https://")?;
-            let authority = authority.strip_suffix('/').unwrap_or(authority);
-            let (host, port) = authority.rsplit_once(':')?;
-            let host = match host.strip_prefix('[') {
-                Some(rest) => rest.strip_suffix(']').filter(|h| h.parse::<std::net::Ipv6Addr>().is_ok())?,
-                None => host,
-            };
-            let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._:".contains(&b);
-            let port = port.parse().ok().filter(|p| *p != 0)?;
-            let ok = !host.is_empty() && host.len() <= 253 && host.bytes().all(plain);
-            // A colon is only right inside brackets.
-            let ok = ok && (authority.starts_with('[') || !host.contains(':'));
-            ok.then(|| Self { host: host.to_ascii_lowercase(), port })
-        };
-        parse().ok_or_else(|| AddressError(text.to_owned()))
+        let authority = text.strip_prefix("https://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+        let parsed = authority.and_then(authority::parse).map(|(host, port)| Self { host, port });
+        parsed.ok_or_else(|| AddressError(text.to_owned()))
     }
 }
 
@@ -49,11 +37,7 @@ impl fmt::Display for BridgeAddress {
 impl BridgeAddress {
     /// `HOST:PORT` as in a `Host` header.
     pub fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        authority::join(&self.host, self.port)
     }
 }
 

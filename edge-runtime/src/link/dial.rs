@@ -1,7 +1,10 @@
-//! From an address to an open connection: resolve, TCP, TLS, websocket upgrade. No retries, no sessions.
+//! From an address to an open connection: resolve, TCP, a tunnel through the proxy, TLS, websocket upgrade. No retries, no
+//! sessions.
 
 use super::address::BridgeAddress;
 use super::tls::TlsError;
+use crate::net::proxy::Proxy;
+use crate::net::tunnel::Tunnel;
 use crate::sys::from_json::from_json;
 use crate::sys::resolve::{ResolveError, resolve};
 use crate::sys::tcp::limit_unsent;
@@ -17,6 +20,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use smol::Async;
+use smol::io::{AsyncReadExt, AsyncWriteExt};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -24,7 +28,7 @@ use std::time::Duration;
 
 /// Timeout for one TCP connect.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Timeout for the TLS handshake and the upgrade, on a slow line.
+/// Timeout for the answer of the proxy, the TLS handshake and the upgrade each, on a slow line.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 /// Written data that stays unacknowledged this long ends the connection (tcp(7), TCP_USER_TIMEOUT).
 const USER_TIMEOUT_MS: u32 = 30_000;
@@ -38,8 +42,10 @@ pub type Socket = WebSocketStream<Tls>;
 pub enum DialError {
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    #[error("{address}: {source}")]
-    Connect { address: SocketAddr, source: io::Error },
+    #[error("{what}{address}: {source}")]
+    Connect { what: &'static str, address: SocketAddr, source: io::Error },
+    #[error("{bridge}: proxy {proxy}: {source}")]
+    Proxy { bridge: BridgeAddress, proxy: String, source: io::Error },
     #[error("{bridge}: {action}: {source}")]
     Handshake { bridge: BridgeAddress, action: &'static str, source: io::Error },
     #[error("{bridge}: the bridge answered {status}: {message}")]
@@ -52,29 +58,40 @@ pub enum DialError {
     Tls(#[from] TlsError),
 }
 
-/// Addresses of the bridge.
+/// Addresses to dial: those of the bridge, or of the proxy, which looks up the bridge's name itself.
 ///
 /// # Errors
 /// Its name leads nowhere.
-pub async fn addresses(bridge: &BridgeAddress) -> Result<Vec<SocketAddr>, DialError> {
-    Ok(resolve(&bridge.host, bridge.port).await?)
+pub async fn addresses(bridge: &BridgeAddress, proxy: &Proxy) -> Result<Vec<SocketAddr>, DialError> {
+    Ok(match proxy.towards(&bridge.host, bridge.port) {
+        Some(server) => resolve(&server.host, server.port).await?,
+        None => resolve(&bridge.host, bridge.port).await?,
+    })
 }
 
-/// A TLS connection to the bridge, to whichever of its addresses answers first in order.
+/// A TLS connection to the bridge, over whichever of these addresses answers first in order.
 ///
 /// # Errors
 /// The last address's reason.
 pub async fn connect(
     bridge: &BridgeAddress,
+    proxy: &Proxy,
     addresses: Vec<SocketAddr>,
     config: Arc<ClientConfig>,
 ) -> Result<Tls, DialError> {
     let name = ServerName::try_from(bridge.host.clone()).map_err(|_| DialError::Name(bridge.clone()))?;
+    let server = proxy.towards(&bridge.host, bridge.port);
+    let what = server.map_or("", |_| "proxy ");
     let mut failure = None;
     for address in addresses {
         match io_within(CONNECT, Async::<TcpStream>::connect(address)).await {
-            Ok(tcp) => {
-                prepare(&tcp).map_err(|source| DialError::Connect { address, source })?;
+            Ok(mut tcp) => {
+                prepare(&tcp).map_err(|source| DialError::Connect { what, address, source })?;
+                if let Some(server) = server {
+                    let opened = io_within(HANDSHAKE, open(&mut tcp, bridge, proxy)).await;
+                    let (bridge, proxy) = (bridge.clone(), server.authority());
+                    opened.map_err(|source| DialError::Proxy { bridge, proxy, source })?;
+                }
                 let handshake = TlsConnector::from(config).connect(name, tcp);
                 let mut tls = io_within(HANDSHAKE, handshake).await.map_err(|source| DialError::Handshake {
                     bridge: bridge.clone(),
@@ -84,11 +101,24 @@ pub async fn connect(
                 tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
                 return Ok(tls);
             }
-            Err(source) => failure = Some(DialError::Connect { address, source }),
+            Err(source) => failure = Some(DialError::Connect { what, address, source }),
         }
     }
     // A resolver that succeeds gives at least one address.
     Err(failure.unwrap_or_else(|| ResolveError::NotFound(bridge.host.clone()).into()))
+}
+
+/// Lets the proxy open a tunnel to the bridge.
+async fn open(tcp: &mut Async<TcpStream>, bridge: &BridgeAddress, proxy: &Proxy) -> io::Result<()> {
+    let mut tunnel = Tunnel::new(proxy, &bridge.host, bridge.port)?;
+    tcp.write_all(tunnel.request().as_bytes()).await?;
+    let mut buffer = [0; 512];
+    loop {
+        let length = tcp.read(&mut buffer).await?;
+        if tunnel.hear(buffer.get(..length).unwrap_or_default())? {
+            return Ok(());
+        }
+    }
 }
 
 fn prepare(tcp: &Async<TcpStream>) -> io::Result<()> {

@@ -14,6 +14,7 @@ use rustls_pki_types::CertificateDer;
 use super::identity::Identity;
 use super::tls::Time;
 use super::{LinkHandle, Shared};
+use crate::net::proxy::Proxy;
 use crate::paths::Paths;
 
 const NOW: Duration = Duration::ZERO;
@@ -31,6 +32,7 @@ impl LinkHandle {
             config: RefCell::new(None),
             time: Time::default(),
             paths: paths.clone(),
+            proxy: Proxy::default(),
             renewal: smol::channel::bounded(1).0,
         };
         let link = Self { shared: Rc::new(shared) };

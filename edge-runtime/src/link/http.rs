@@ -2,6 +2,7 @@
 
 use super::address::BridgeAddress;
 use super::dial::{self, DialError};
+use crate::net::proxy::Proxy;
 use crate::sys::from_json::from_json;
 use crate::sys::time::io_within;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,12 +24,14 @@ pub(super) struct Response {
 /// connect.
 pub(super) async fn ask<E: From<DialError>>(
     bridge: &BridgeAddress,
+    proxy: &Proxy,
     config: &Arc<rustls::ClientConfig>,
     (path, body): (&str, &[u8]),
     limit: Duration,
     broken: impl FnOnce(io::Error) -> E,
 ) -> Result<Response, E> {
-    let mut stream = dial::connect(bridge, dial::addresses(bridge).await?, Arc::clone(config)).await?;
+    let addresses = dial::addresses(bridge, proxy).await?;
+    let mut stream = dial::connect(bridge, proxy, addresses, Arc::clone(config)).await?;
     io_within(limit, post_json(&mut stream, &bridge.authority(), path, body)).await.map_err(broken)
 }
 

@@ -10,6 +10,7 @@ use super::dial::{self, DialError};
 use super::http;
 use super::identity::{Identity, IdentityError, load_attempt, save_attempt};
 use super::tls::{Time, TlsError, node_config, pinned_config};
+use crate::net::proxy::Proxy;
 use crate::paths::Paths;
 use crate::sys::from_json::from_json;
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -98,7 +99,13 @@ impl Token {
 ///
 /// # Errors
 /// The error of the last bridge that was tried.
-pub async fn join(paths: &Paths, token: &Token, bridges: &[BridgeAddress], node: &str) -> Result<Identity, JoinError> {
+pub async fn join(
+    paths: &Paths,
+    token: &Token,
+    bridges: &[BridgeAddress],
+    node: &str,
+    proxy: &Proxy,
+) -> Result<Identity, JoinError> {
     let Attempt { key, csr, .. } = attempt(paths, token, node)?;
     // No time was ever stored on a node that joins: the build's time is the floor.
     let tls = Arc::new(pinned_config(token.pin, Time::default())?);
@@ -108,7 +115,7 @@ pub async fn join(paths: &Paths, token: &Token, bridges: &[BridgeAddress], node:
     for bridge in bridges {
         let exchange = async {
             let broken = |source| JoinError::Exchange { bridge: bridge.clone(), source };
-            accept(bridge, token, &http::ask(bridge, &tls, ("/v1/join", &body), ANSWER, broken).await?)
+            accept(bridge, token, &http::ask(bridge, proxy, &tls, ("/v1/join", &body), ANSWER, broken).await?)
         };
         match exchange.await {
             Ok((certificate, ca, cluster)) => {

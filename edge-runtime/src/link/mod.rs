@@ -29,6 +29,7 @@ pub mod status;
 mod tasks;
 pub mod tls;
 
+use crate::net::proxy::Proxy;
 use crate::paths::Paths;
 use edge_protocol::edge::{Change, EdgeFacts, EdgeSession, WindowFull};
 use edge_protocol::message::{DeviceRefusal, ObjectKey, RenewAnswer, Report, StreamId, TokenAnswer, TokenRequest};
@@ -46,7 +47,7 @@ use tls::Time;
 /// What the link tells the node loop.
 #[derive(Debug)]
 pub enum LinkEvent {
-    /// The bridge is about to be dialled at these addresses.
+    /// The bridge, or the proxy before it, is about to be dialled at these addresses.
     Resolved(Vec<SocketAddr>),
     /// A connection is ready for its hello: answer with [`LinkHandle::facts`].
     NeedFacts,
@@ -104,6 +105,7 @@ pub(crate) struct Shared {
     config: RefCell<Option<Arc<rustls::ClientConfig>>>,
     time: Time,
     paths: Paths,
+    proxy: Proxy,
     renewal: Sender<News>,
 }
 

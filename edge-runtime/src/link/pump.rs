@@ -152,9 +152,10 @@ impl Link<'_> {
         // Set before the first connection.
         let Some(config) = self.shared.config.borrow().clone() else { return Err(LinkError::Stopped) };
         let dial = async {
-            let addresses = dial::addresses(bridge).await?;
+            let proxy = &self.shared.proxy;
+            let addresses = dial::addresses(bridge, proxy).await?;
             self.send(LinkEvent::Resolved(addresses.clone())).await?;
-            let tls = dial::connect(bridge, addresses, config).await?;
+            let tls = dial::connect(bridge, proxy, addresses, config).await?;
             let peer = tls.get_ref().0.get_ref().peer_addr();
             let socket = dial::upgrade(bridge, tls).await?;
             Ok((socket, peer))

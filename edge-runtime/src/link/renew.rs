@@ -152,7 +152,8 @@ async fn prove(shared: &Shared, new: &Identity) -> Result<(), RenewError> {
     let mut bridges = new.bridges.iter().cycle();
     for attempt in 1.. {
         let Some(bridge) = bridges.next() else { break };
-        let answer = http::ask(bridge, &config, ("/v1/identity", b"{}"), ANSWER, RenewError::Exchange).await;
+        let answer =
+            http::ask(bridge, &shared.proxy, &config, ("/v1/identity", b"{}"), ANSWER, RenewError::Exchange).await;
         let problem = match answer {
             Err(RenewError::Exchange(error) | RenewError::Dial(DialError::Handshake { source: error, .. }))
                 if tls::refused_certificate(&error).is_some() =>

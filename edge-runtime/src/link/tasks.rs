@@ -3,6 +3,7 @@
 use super::identity::Identity;
 use super::tls::Time;
 use super::{LinkEvent, LinkHandle, Shared, Wakers, network, pump, renew};
+use crate::net::proxy::Proxy;
 use crate::paths::Paths;
 use crate::sys::tasks::Tasks;
 use smol::channel::{self, Sender};
@@ -20,6 +21,8 @@ pub struct LinkSettings {
     pub paths: Paths,
     /// Where the link writes its [`status`](super::status::LinkStatus); none in tests.
     pub status: Option<PathBuf>,
+    /// One without `url` if the link is direct.
+    pub proxy: Proxy,
 }
 
 /// Starts the link's task on the executor. It ends when the receiver of the events is dropped.
@@ -28,7 +31,7 @@ pub fn start(ex: &Tasks, settings: LinkSettings, events: Sender<LinkEvent>) -> L
     let (network, network_changes) = channel::bounded(1);
     // A bridge that sends more than was requested loses the rest.
     let (renewal, renewal_news) = channel::bounded(4);
-    let LinkSettings { identity, time, paths, status } = settings;
+    let LinkSettings { identity, time, paths, status, proxy } = settings;
     let shared = Rc::new(Shared {
         session: RefCell::new(None),
         facts: RefCell::new(None),
@@ -37,6 +40,7 @@ pub fn start(ex: &Tasks, settings: LinkSettings, events: Sender<LinkEvent>) -> L
         config: RefCell::new(None),
         time,
         paths,
+        proxy,
         renewal,
     });
     ex.spawn(network::watch(network)).detach();

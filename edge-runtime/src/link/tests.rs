@@ -1,11 +1,13 @@
 //! The link against a real TLS websocket server that runs the bridge's own session, on one executor.
 
 mod identity;
+mod proxy;
 mod server;
 
 use super::identity::Identity;
 use super::join::{JoinError, Token, join};
 use super::*;
+use crate::net::proxy::Proxy;
 use crate::paths::Paths;
 use crate::sys::tasks::Tasks;
 use edge_protocol::edge::EdgeFacts;
@@ -52,11 +54,16 @@ impl Node {
 
     /// Judges certificates by another time.
     fn start_at(ex: &Tasks, identity: Identity, capacity: usize, time: Time) -> Self {
+        Self::start_through(ex, identity, capacity, time, Proxy::default())
+    }
+
+    fn start_through(ex: &Tasks, identity: Identity, capacity: usize, time: Time, proxy: Proxy) -> Self {
         let (sender, events) = channel::bounded(capacity);
         let folder = tempfile::tempdir().expect("temp dir");
         let paths = Paths::new(folder.path());
         identity.save(&paths).expect("saved");
-        let handle = start(ex, LinkSettings { identity, time, paths: paths.clone(), status: None }, sender);
+        let settings = LinkSettings { identity, time, paths: paths.clone(), status: None, proxy };
+        let handle = start(ex, settings, sender);
         Self {
             paths,
             _folder: folder,
@@ -265,21 +272,23 @@ fn joins_with_a_token_and_the_identity_works() {
         let bridges = ["https://127.0.0.1:1".parse().expect("address"), server.address()];
         let folder = tempfile::tempdir().expect("temp dir");
         let paths = Paths::new(folder.path());
-        let identity = join(&paths, &token, &bridges, "edge-1").await.expect("joins");
+        let direct = Proxy::default();
+        let identity = join(&paths, &token, &bridges, "edge-1", &direct).await.expect("joins");
         assert_eq!((identity.node.as_str(), identity.cluster.as_str()), ("edge-1", "cluster-1"));
         let mut node = Node::start(&ex, identity, 16);
         assert!(node.until("disconnected").await.contains("127.0.0.1:1"), "the bridges are tried in turn");
         node.until("connected").await;
 
         let used = Token::parse(&authority.token("bad")).expect("token");
-        match join(&paths, &used, &bridges[1..], "edge-1").await {
+        match join(&paths, &used, &bridges[1..], "edge-1", &direct).await {
             Err(error @ JoinError::Refused { status: 403, .. }) => {
                 assert!(error.to_string().contains("Forbidden: the token was used"), "{error}");
             }
             other => panic!("{other:?}"),
         }
         let foreign = Token::parse(&Authority::new().token("good")).expect("token");
-        let error = join(&paths, &foreign, &bridges[1..], "edge-1").await.expect_err("another authority").to_string();
+        let error = join(&paths, &foreign, &bridges[1..], "edge-1", &direct).await.expect_err("another authority");
+        let error = error.to_string();
         assert!(error.contains("authority that the token names"), "{error}");
     });
 }

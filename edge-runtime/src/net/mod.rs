@@ -4,6 +4,7 @@
 //! made. Does not know stores, links or containers.
 
 pub mod address;
+pub mod authority;
 pub mod bandwidth;
 pub mod bridge;
 pub mod cni;
@@ -19,12 +20,14 @@ pub mod namespaces;
 pub mod netlink;
 pub mod policy;
 pub mod prefix;
+pub mod proxy;
 pub mod resolv;
 pub mod services;
 mod settings;
 pub mod site;
 pub mod sysctl;
 pub mod tls;
+pub mod tunnel;
 
 pub use address::Subnet;
 pub use bridge::Network;

@@ -8,6 +8,7 @@ mod import;
 mod liars;
 mod node;
 mod private;
+mod proxy;
 mod pull;
 mod registry;
 mod wire;

@@ -67,8 +67,8 @@ pub(crate) fn examine(paths: &Paths, which: Which) -> Vec<Finding> {
     all.extend(runtime::judge(&runtime::look(&host)));
     all.extend(network::judge(&network::look(&host, daemon)));
     if which == Which::All {
-        all.extend(link::judge(&link::look(paths, daemon)));
-        all.extend(proxy::judge(&proxy::look(daemon)));
+        all.extend(link::judge(&link::look(&host, daemon)));
+        all.extend(proxy::judge(&proxy::look(&host, daemon)));
         all.extend(unit::judge(&unit::look(&host)));
         all.extend(daemon::judge(&daemon::look(&host)));
     }

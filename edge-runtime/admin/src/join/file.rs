@@ -4,9 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use edge_runtime::net::proxy::Server;
+
 use super::Wanted;
 use super::invitation::Invitation;
 use super::labels;
+use super::proxy::Named;
 
 /// Raspberry Pi OS since 2023, and before; below the root.
 pub(crate) const PLACES: [&str; 2] = ["/boot/firmware/edge-runtime.join", "/boot/edge-runtime.join"];
@@ -51,7 +54,7 @@ pub(crate) fn read(place: &Path) -> Result<JoinFile, FileError> {
 /// `key: value` by lines: flags of `edge-runtime join`. Editors of other systems leave a mark at the beginning and carriage
 /// returns.
 fn parse(text: &str) -> Result<JoinFile, FileError> {
-    let (mut bridges, mut node, mut token) = (Vec::new(), None, None);
+    let (mut bridges, mut node, mut token, mut proxy) = (Vec::new(), None, None, None);
     let mut given = std::collections::BTreeMap::new();
     for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim();
@@ -67,7 +70,11 @@ fn parse(text: &str) -> Result<JoinFile, FileError> {
             // What is wrong with it is not said with it.
             "token" => token = Some(Invitation::parse(value).map_err(|error| wrong(error.to_string()))?),
             "label" => given.extend([labels::parse(value).map_err(wrong)?]),
-            other => return Err(wrong(format!("{other:?} is none of bridge, node, token, label"))),
+            "proxy" => {
+                let url = value.parse::<Server>().map_err(|error| wrong(error.to_string()))?;
+                proxy = Some(Named { url, user_file: None });
+            }
+            other => return Err(wrong(format!("{other:?} is none of bridge, node, token, label, proxy"))),
         }
     }
     let Invitation { token, node: its_node, bridges: its_bridges } = token.ok_or(FileError::Lacks("token"))?;
@@ -78,7 +85,7 @@ fn parse(text: &str) -> Result<JoinFile, FileError> {
         return Err(FileError::Lacks("bridge"));
     }
     let node = node.or(its_node).ok_or(FileError::Lacks("node"))?;
-    Ok(JoinFile { wanted: Wanted { bridges, node, token, labels: given } })
+    Ok(JoinFile { wanted: Wanted { bridges, node, token, labels: given, proxy } })
 }
 
 /// Writes the reason beside it, for a person who examines the card.
@@ -157,7 +164,7 @@ mod tests {
     #[test]
     fn it_says_what_the_flags_of_join_say() {
         let text = format!(
-            "\u{feff}# for the board in hall 3\r\nbridge: https://b:7443\r\nbridge: https://[::1]:7443\r\n\r\nnode: edge-1\r\ntoken: {}\r\nlabel: a/b=c\r\n",
+            "\u{feff}# for the board in hall 3\r\nbridge: https://b:7443\r\nbridge: https://[::1]:7443\r\n\r\nnode: edge-1\r\ntoken: {}\r\nlabel: a/b=c\r\nproxy: http://proxy.lan:3128\r\n",
             token()
         );
         let wanted = parse(&text).map_err(|error| error.to_string()).unwrap().wanted;
@@ -166,6 +173,7 @@ mod tests {
             ["https://b:7443", "https://[::1]:7443"]
         );
         assert_eq!((wanted.node.as_str(), wanted.labels["a/b"].as_str()), ("edge-1", "c"));
+        assert_eq!(wanted.proxy.map(|proxy| proxy.url.authority()), Some("proxy.lan:3128".to_owned()));
     }
 
     #[test]
@@ -187,6 +195,8 @@ mod tests {
         );
         assert!(wrong("tokn: x").starts_with("line 1: \"tokn\" is none of"));
         assert!(wrong("edge-1").starts_with("line 1: want"));
+        let said = wrong("proxy: http://name:hush@proxy.lan:3128\n");
+        assert!(said.starts_with("line 1: the address of a proxy") && !said.contains("hush"), "{said}");
         let said = wrong("bridge: https://b:1\nnode: n\ntoken: sampan1.hush\n");
         assert!(said.starts_with("line 3: ") && !said.contains("hush"), "{said}");
         assert!(wrong("bridge: https://b:1\nnode: n\n").contains("`token: "));

@@ -1,7 +1,6 @@
 //! `edge-runtime config`: prints the configuration in force or a part of it, checks a file before a node runs with it, and changes
 //! a key of the file.
 
-mod edit;
 mod set;
 
 use std::path::PathBuf;

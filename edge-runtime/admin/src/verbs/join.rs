@@ -8,11 +8,13 @@ use std::time::Duration;
 use edge_protocol::duration::Typed;
 use edge_runtime::cli::verb::{Flag, Given, Operands, ROOT, Verb};
 use edge_runtime::cli::{CliError, print, read};
+use edge_runtime::net::proxy::{Server, UrlError};
 use edge_runtime::paths::Paths;
 
 use crate::doctor::finding::Severity;
 use crate::doctor::{Which, examine, text};
 use crate::join::invitation::Invitation;
+use crate::join::proxy::Named;
 use crate::join::ready;
 use crate::join::service::Service;
 use crate::join::{Wanted, become_node};
@@ -30,6 +32,8 @@ pub(super) const VERB: Verb = Verb {
         Flag::value("bridge", "URL", "bridge with its port (repeatable; those in the token unless given)"),
         Flag::value("node", "NAME", "name that the token was created for (the one in the token unless given)"),
         Flag::value("label", "KEY=VALUE", "label of the Node object, stored in config.yaml (repeatable)"),
+        Flag::value("proxy", "URL", "HTTP proxy of the link and of pulls, stored in config.yaml"),
+        Flag::value("proxy-user-file", "FILE", "login at the proxy: one line NAME:PASSWORD; needs --proxy"),
         Flag::value("wait", "DURATION", "how long to wait until the node is up (default 2m)"),
         Flag::switch("no-start", "do not start the service"),
         Flag::switch("no-checks", "skip the preflight checks"),
@@ -110,7 +114,19 @@ fn wanted(given: &Given) -> Result<Wanted, CliError> {
     let labels =
         given.all::<String>("label")?.iter().map(|text| crate::join::labels::parse(text)).collect::<Result<_, _>>();
     let labels = labels.map_err(|why| CliError::Usage(format!("--label {why}")))?;
-    Ok(Wanted { bridges: typed, node, token, labels })
+    Ok(Wanted { bridges: typed, node, token, labels, proxy: proxy(given)? })
+}
+
+fn proxy(given: &Given) -> Result<Option<Named>, CliError> {
+    let wrong = |error: UrlError| CliError::Usage(format!("--proxy: {error}"));
+    // As a text first: an error of the flag would show a password in it.
+    let url = given.one::<String>("proxy")?.map(|url| url.parse::<Server>().map_err(wrong)).transpose()?;
+    let user_file = given.path("proxy-user-file").map(std::path::absolute).transpose()?;
+    match (url, user_file) {
+        (Some(url), user_file) => Ok(Some(Named { url, user_file })),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(CliError::Usage("--proxy-user-file needs --proxy http://HOST:PORT".to_owned())),
+    }
 }
 
 /// The token as typed, or from a file: other users of the machine can read a command line.
@@ -158,6 +174,21 @@ mod tests {
             CliError::Usage(why) | CliError::Failed(why) => why,
             CliError::Exit(code) => code.to_string(),
         })
+    }
+
+    #[test]
+    fn proxy_has_an_address_and_its_login_a_file() {
+        let token = format!("sampan1.{}.secret", "0a".repeat(32));
+        let read = |more: &[&str]| {
+            let words = [token.as_str(), "--node", "n", "--bridge", "https://b:1"];
+            wanted_of(&[&words[..], more].concat()).map(|wanted| wanted.proxy)
+        };
+        assert!(read(&[]).unwrap().is_none());
+        let named = read(&["--proxy", "http://p.lan:3128", "--proxy-user-file", "/etc/p"]).unwrap().unwrap();
+        assert_eq!((named.url.authority().as_str(), named.user_file), ("p.lan:3128", Some("/etc/p".into())));
+        let refused = read(&["--proxy", "http://name:hush@p.lan:3128"]).unwrap_err();
+        assert!(refused.contains("--proxy: the address of a proxy") && !refused.contains("hush"), "{refused}");
+        assert!(read(&["--proxy-user-file", "/etc/p"]).unwrap_err().contains("needs --proxy"));
     }
 
     #[test]

@@ -34,6 +34,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Name of every server, which no resolver knows (RFC 6761, 6.4).
+pub(super) const NAME: &str = "bridge.invalid";
+
 pub(super) struct Authority {
     certificate: CertificateDer<'static>,
     key: KeyPair,
@@ -85,7 +88,7 @@ impl Authority {
 
     fn server_config(&self) -> ServerConfig {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let (certificate, key) = self.sign(&["127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth);
+        let (certificate, key) = self.sign(&["127.0.0.1", NAME], ExtendedKeyUsagePurpose::ServerAuth);
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).expect("root");
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
@@ -190,6 +193,11 @@ impl Server {
 
     pub(super) fn address(&self) -> BridgeAddress {
         format!("https://127.0.0.1:{}", self.port).parse().expect("address")
+    }
+
+    /// The same server by name.
+    pub(super) fn named(&self) -> BridgeAddress {
+        BridgeAddress { host: NAME.to_owned(), port: self.port }
     }
 
     pub(super) fn set(&self, object: Object) {

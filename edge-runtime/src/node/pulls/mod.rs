@@ -21,6 +21,7 @@ use crate::image::access::PodLogin;
 use crate::image::progress::Progress;
 use crate::image::spawn::Request;
 use crate::image::{ImageError, Reference, spawn};
+use crate::net::proxy::Use;
 use crate::pod::clock::Mono;
 use crate::pod::event::PodEvent;
 use crate::pod::step::EventDraft;
@@ -220,6 +221,7 @@ fn request(config: &crate::config::Config, secrets: &[PodLogin]) -> Request {
         registries: config.registries.clone(),
         auth_file: config.pull.auth_file.clone(),
         bytes_per_second: config.pull.bytes_per_second,
+        proxy: config.proxy.of(Use::Pull),
     }
 }
 

@@ -23,6 +23,7 @@ use crate::intake::{self, Recorded};
 use crate::link::identity::Identity;
 use crate::link::tls::Time;
 use crate::link::{self, LinkSettings};
+use crate::net::proxy::Use;
 use crate::paths::Paths;
 use crate::store::{Fact, StoreError};
 use crate::sys::files::{self, private_dir};
@@ -196,6 +197,7 @@ impl Node {
             time: Time { floor, ..Time::default() },
             paths: self.cx.paths.clone(),
             status: Some(link::status::file(&self.cx.paths)),
+            proxy: self.cx.config.proxy.of(Use::Link),
         };
         Ok(link::start(&self.cx.tasks, settings, self.cx.senders.link.clone()))
     }

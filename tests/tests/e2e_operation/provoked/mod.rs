@@ -4,5 +4,6 @@
 mod disk;
 mod machine;
 mod network;
+mod proxy;
 mod runtime;
 mod systemd;

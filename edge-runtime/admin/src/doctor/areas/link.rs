@@ -1,20 +1,25 @@
-//! Whether this device has joined, how long its certificate is good, and whether a bridge answers: by a connection that says
-//! nothing, so that the daemon's own is not disturbed.
+//! Whether this device has joined, how long its certificate is good, and whether a bridge answers, through the proxy if one is
+//! configured: by a connection that says nothing, so that the daemon's own is not disturbed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use edge_runtime::link::address::BridgeAddress;
 use edge_runtime::link::dial::{self, DialError};
 use edge_runtime::link::identity::Identity;
 use edge_runtime::link::status::{self, LinkStatus};
 use edge_runtime::link::tls::{self, Time};
-use edge_runtime::paths::Paths;
+use edge_runtime::net::proxy::{Proxy, Server, Use};
 use jiff::Timestamp;
 
 use crate::doctor::finding::Finding;
+use crate::doctor::host::Host;
 
 /// The node renews long before.
 const SOON: i64 = 7 * 86_400;
+/// Timeout of a bridge's answer, and through a proxy, which connects in this time.
+const PATIENCE: u64 = 15;
+const PATIENCE_THROUGH: u64 = 45;
 const JOIN: &str = "on the bridge: sudo cloud-bridge token create NODE; here, the command that it prints: echo TOKEN | sudo edge-runtime join -";
 
 #[derive(Clone, Debug, Default)]
@@ -32,6 +37,8 @@ pub(crate) struct Facts {
 #[derive(Clone, Debug)]
 struct Bridge {
     address: String,
+    /// `HOST:PORT` of the proxy on the way to it.
+    proxy: Option<String>,
     tried: Result<u128, Trouble>,
 }
 
@@ -39,10 +46,13 @@ struct Bridge {
 enum Trouble {
     Name(String),
     Connect(String),
+    Proxy(String),
     Tls(String),
 }
 
-pub(crate) fn look(paths: &Paths, daemon: Option<i32>) -> Facts {
+pub(crate) fn look(host: &Host, daemon: Option<i32>) -> Facts {
+    let paths = &host.paths;
+    let proxy = host.config.as_ref().map(|config| config.proxy.of(Use::Link)).unwrap_or_default();
     let mut facts = Facts { now: Timestamp::now().as_second(), ..Facts::default() };
     let identity = match Identity::load(paths) {
         Ok(None) => return facts,
@@ -58,23 +68,34 @@ pub(crate) fn look(paths: &Paths, daemon: Option<i32>) -> Facts {
         facts.link = LinkStatus::read(&status::file(paths)).ok().map(|status| (status.connected, status.why));
     }
     for bridge in &identity.bridges {
-        facts.bridges.push(Bridge { address: bridge.to_string(), tried: connect(&identity, bridge) });
+        let through = proxy.towards(&bridge.host, bridge.port).map(Server::authority);
+        let tried = connect(&identity, bridge, &proxy);
+        facts.bridges.push(Bridge { address: bridge.to_string(), proxy: through, tried });
     }
     facts
 }
 
-fn connect(identity: &Identity, bridge: &edge_runtime::link::address::BridgeAddress) -> Result<u128, Trouble> {
+fn connect(identity: &Identity, bridge: &BridgeAddress, proxy: &Proxy) -> Result<u128, Trouble> {
     let config = tls::node_config(identity, Time::default()).map_err(|error| Trouble::Tls(error.to_string()))?;
     let began = Instant::now();
+    let is_direct = proxy.towards(&bridge.host, bridge.port).is_none();
+    let patience = if is_direct { PATIENCE } else { PATIENCE_THROUGH };
     let late = async {
-        smol::Timer::after(Duration::from_secs(15)).await;
-        Err(Trouble::Connect("no answer within 15 s".to_owned()))
+        smol::Timer::after(Duration::from_secs(patience)).await;
+        Err(Trouble::Connect(format!("no answer within {patience} s")))
     };
     let dial = async {
-        let dialled = async { dial::connect(bridge, dial::addresses(bridge).await?, Arc::new(config)).await };
+        let dialled = async {
+            let addresses = dial::addresses(bridge, proxy).await?;
+            dial::connect(bridge, proxy, addresses, Arc::new(config)).await
+        };
         dialled.await.map(drop).map_err(|error| match error {
-            DialError::Resolve(_) | DialError::Name(_) => Trouble::Name(error.to_string()),
-            DialError::Connect { .. } => Trouble::Connect(error.to_string()),
+            DialError::Name(_) => Trouble::Name(error.to_string()),
+            DialError::Resolve(_) if is_direct => Trouble::Name(error.to_string()),
+            DialError::Connect { .. } if is_direct => Trouble::Connect(error.to_string()),
+            DialError::Resolve(_) | DialError::Connect { .. } | DialError::Proxy { .. } => {
+                Trouble::Proxy(error.to_string())
+            }
             _ => Trouble::Tls(error.to_string()),
         })
     };
@@ -135,11 +156,17 @@ fn certificate(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn judge_bridge(Bridge { address, tried }: &Bridge) -> Finding {
+fn judge_bridge(Bridge { address, proxy, tried }: &Bridge) -> Finding {
     let why = "nothing new reaches the node, and the cloud calls it NotReady";
+    let through = proxy.as_ref().map(|proxy| format!(" through the proxy {proxy}")).unwrap_or_default();
     match tried {
         Ok(took) => {
-            Finding::ok("bridge", format!("{address} answers within {took} ms, with the certificate it should have"))
+            let what = format!("{address} answers within {took} ms{through}, with the certificate it should have");
+            Finding::ok("bridge", what)
+        }
+        Err(Trouble::Proxy(error)) => {
+            let cure = "correct the section proxy of config.yaml, or let the proxy allow CONNECT to the bridge's port (many allow only 443); see docs/proxy.md";
+            Finding::error("proxy", format!("{address}: {error}"), why, cure)
         }
         Err(Trouble::Name(error)) => {
             let cure = "correct the name, or the resolver (/etc/resolv.conf): getent hosts NAME; names of mDNS (.local) are not resolved";
@@ -168,13 +195,14 @@ mod tests {
             joined: Some(Ok("edge-1".into())),
             now: 1_800_000_000,
             end: Some(1_800_000_000 + 30 * 86_400),
-            bridges: vec![Bridge { address: "https://b:1".into(), tried: Ok(12) }],
+            bridges: vec![Bridge { address: "https://b:1".into(), proxy: None, tried: Ok(12) }],
             link: Some((true, String::new())),
         }
     }
 
     fn tried(trouble: Trouble) -> Vec<Finding> {
-        judge(&Facts { bridges: vec![Bridge { address: "https://b:1".into(), tried: Err(trouble) }], ..well() })
+        let proxy = Some("proxy.lan:3128".to_owned());
+        judge(&Facts { bridges: vec![Bridge { address: "https://b:1".into(), proxy, tried: Err(trouble) }], ..well() })
     }
 
     #[test]
@@ -191,6 +219,7 @@ mod tests {
         assert_found(&judge(soon), "certificate", Severity::Warning, "renews it by itself");
         assert_found(&tried(Trouble::Name("no b".into())), "bridge", Severity::Error, "getent hosts");
         assert_found(&tried(Trouble::Connect("refused".into())), "bridge", Severity::Error, "no firewall");
+        assert_found(&tried(Trouble::Proxy("407".into())), "proxy", Severity::Error, "section proxy of config.yaml");
         assert_found(
             &tried(Trouble::Tls("UnknownIssuer".into())),
             "bridge",

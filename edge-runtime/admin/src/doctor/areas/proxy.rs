@@ -1,39 +1,60 @@
-//! Proxies that the daemon's environment names. Pulls inherit it and use the proxy; the link to the bridge never does.
+//! The HTTP proxy beside what `link` finds on the way through it: who may read its login, and variables of the environment,
+//! which name no proxy for this node.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use crate::doctor::finding::Finding;
-use crate::doctor::host::text;
+use crate::doctor::host::{Host, text};
 
-/// Variables that name a proxy, in the order in which a pull looks for them (ureq, `Proxy::try_from_env`).
-const PROXIES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
-/// Variables that name hosts which are reached without one.
-const EXCEPTIONS: [&str; 2] = ["NO_PROXY", "no_proxy"];
+/// Variables that name a proxy for other programs.
+const VARIABLES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
+    is_configured: bool,
+    /// The file with the login, if others than its owner may read it.
+    open: Option<PathBuf>,
     /// The variables that have a value. The values may contain logins, and are not kept.
     set: Vec<&'static str>,
 }
 
 /// `daemon`: its process id, if it runs.
-pub(crate) fn look(daemon: Option<i32>) -> Facts {
+pub(crate) fn look(host: &Host, daemon: Option<i32>) -> Facts {
     let environment = daemon.map(|pid| text(format!("/proc/{pid}/environ"))).unwrap_or_default();
-    Facts { set: set(&environment) }
+    let proxy = host.config.as_ref().map(|config| config.proxy.clone()).unwrap_or_default();
+    Facts {
+        is_configured: proxy.url.is_some(),
+        open: proxy.user_file.filter(|file| is_open(file)),
+        set: set(&environment),
+    }
+}
+
+fn is_open(file: &Path) -> bool {
+    file.metadata().is_ok_and(|about| about.permissions().mode() & 0o077 != 0)
 }
 
 /// The variables of a proxy in `NAME=VALUE` that end with NUL each (proc_pid_environ(5)).
 fn set(environment: &str) -> Vec<&'static str> {
     let pairs = || environment.split('\0').filter_map(|pair| pair.split_once('='));
     let has = |wanted: &str| pairs().any(|(name, value)| name == wanted && !value.is_empty());
-    PROXIES.into_iter().chain(EXCEPTIONS).filter(|name| has(name)).collect()
+    VARIABLES.into_iter().filter(|name| has(name)).collect()
 }
 
-pub(crate) fn judge(facts: &Facts) -> Option<Finding> {
-    let used = facts.set.iter().find(|name| PROXIES.contains(name))?;
-    let what = format!(
-        "the daemon's environment has {}: images are pulled through the proxy of {used}; the link to the bridge uses none",
-        facts.set.join(", ")
-    );
-    Some(Finding::info("proxy", what))
+pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(file) = &facts.open {
+        let (what, cure) =
+            (format!("other users may read {}", file.display()), format!("chmod 600 {}", file.display()));
+        found.push(Finding::warning("proxy", what, "the login at the proxy is theirs, too", cure));
+    }
+    if !facts.is_configured && !facts.set.is_empty() {
+        let set = facts.set.join(", ");
+        let what =
+            format!("the daemon's environment has {set}, which it ignores: set proxy.url in config.yaml for a proxy");
+        found.push(Finding::info("proxy", what));
+    }
+    found
 }
 
 #[cfg(test)]
@@ -42,26 +63,38 @@ mod tests {
     use crate::doctor::finding::Severity;
     use crate::doctor::finding::tests::assert_found;
 
-    fn judged(environment: &str) -> Option<Finding> {
-        judge(&Facts { set: set(environment) })
+    fn judged(environment: &str, is_configured: bool) -> Vec<Finding> {
+        judge(&Facts { is_configured, open: None, set: set(environment) })
     }
 
     #[test]
     fn variables_of_a_proxy_are_named_without_values() {
-        let found = judged("PATH=/bin\0no_proxy=.lan\0HTTP_PROXY=http://a:b@c:1\0https_proxy=http://d:2\0");
-        assert_found(found.as_slice(), "proxy", Severity::Info, "");
-        let what = found.map(|found| found.what).unwrap_or_default();
-        assert!(
-            what.contains("has https_proxy, HTTP_PROXY, no_proxy:") && what.contains("proxy of https_proxy;"),
-            "{what}"
-        );
+        let environment = "PATH=/bin\0no_proxy=.lan\0HTTP_PROXY=http://a:b@c:1\0https_proxy=http://d:2\0";
+        let found = judged(environment, false);
+        assert_found(&found, "proxy", Severity::Info, "");
+        let what = &found[0].what;
+        assert!(what.contains("has https_proxy, HTTP_PROXY, which it ignores"), "{what}");
         assert!(!what.contains("//"), "a value: {what}");
+        assert!(judged(environment, true).is_empty(), "the configuration says what counts");
     }
 
     #[test]
     fn environment_without_a_proxy_is_not_mentioned() {
         for environment in ["", "PATH=/bin\0", "HTTPS_PROXY=\0", "NO_PROXY=.lan\0", "MY_HTTP_PROXY=http://c:1\0"] {
-            assert_eq!(judged(environment), None, "{environment}");
+            assert!(judged(environment, false).is_empty(), "{environment}");
         }
+    }
+
+    #[test]
+    fn login_that_others_can_read_is_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("proxy.user");
+        std::fs::write(&file, "name:hunter22\n").unwrap();
+        let found = |mode| {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            judge(&Facts { open: Some(file.clone()).filter(|file| is_open(file)), ..Facts::default() })
+        };
+        assert_found(&found(0o640), "proxy", Severity::Warning, "chmod 600");
+        assert!(found(0o600).is_empty());
     }
 }

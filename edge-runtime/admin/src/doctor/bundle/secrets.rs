@@ -42,8 +42,10 @@ impl Secrets {
         let overrides = Overrides::default();
         let parsed = typed
             .and_then(|typed| edge_runtime::config::Config::from_file(typed, &config, paths.root(), &overrides).ok());
-        if let Some(file) = parsed.and_then(|config| config.pull.auth_file) {
-            all.add_json_file(&file, &[]);
+        if let Some(config) = parsed {
+            config.pull.auth_file.iter().for_each(|file| all.add_json_file(file, &[]));
+            let login = config.proxy.user_file.and_then(|file| std::fs::read_to_string(file).ok());
+            login.iter().flat_map(|text| text.lines()).for_each(|line| all.add(line.trim()));
         }
         // As they were sent, and as they run.
         let sent = store.and_then(|store| store.objects_of("Pod").ok()).map(|(pods, _)| pods);
@@ -125,6 +127,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn p1_3_login_at_the_proxy_is_redacted() {
+        let root = tempfile::tempdir().unwrap();
+        let (paths, file) = (Paths::new(root.path()), root.path().join("proxy.user"));
+        std::fs::create_dir_all(paths.config()).unwrap();
+        std::fs::write(&file, "name:hunter22\n").unwrap();
+        let config = format!("node-name: a\nproxy: {{url: 'http://p:1', user-file: {}}}\n", file.display());
+        std::fs::write(paths.config_file(), config).unwrap();
+        let told = format!("hunter22 name:hunter22 {}", STANDARD.encode("name:hunter22"));
+        assert_eq!(Secrets::of(&paths, None).blot(&told), "(left out) (left out) (left out)");
+    }
 
     #[test]
     fn a_secret_is_blotted_out_in_each_of_its_forms() {

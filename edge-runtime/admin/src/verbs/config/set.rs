@@ -1,9 +1,6 @@
 //! `edge-runtime config set KEY VALUE`: changes a key of the configuration file, if a node would run with the result.
 
-use std::ffi::OsString;
-use std::fs::{self, File, Metadata, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::fs;
 use std::path::Path;
 
 use edge_runtime::cli::verb::Given;
@@ -12,12 +9,9 @@ use sampan_launcher::config_lock;
 use sampan_sys::files::{named, unless_missing};
 use serde_yaml_ng::Value;
 
-use super::edit;
+use crate::config_text;
 use crate::man::keys::KEYS;
 use crate::verbs::print_config::of_text;
-
-/// Mode of a new file.
-const MODE: u32 = 0o644;
 
 pub(super) fn set(given: &Given, file: &Path, key: &str, typed: &str) -> Result<(), CliError> {
     let path = path(key).map_err(CliError::Failed)?;
@@ -28,7 +22,7 @@ pub(super) fn set(given: &Given, file: &Path, key: &str, typed: &str) -> Result<
     if after == before {
         return print(&format!("{key} has this value already"));
     }
-    write(file, &after).map_err(named(file))?;
+    config_text::write(file, &after).map_err(named(file))?;
     print(&format!("{key} is set in {}; in force after: systemctl restart edge-runtime", file.display()))
 }
 
@@ -40,7 +34,7 @@ fn changed(given: &Given, file: &Path, path: &[&str], typed: &str) -> Result<(St
     let before = unless_missing(fs::read_to_string(file)).map_err(named(file))?.unwrap_or_default();
     let after = accepted(&values(typed), |value| {
         let why = |why: String| CliError::Failed(format!("{}: {why}", file.display()));
-        let text = edit::set(&before, path, value).map_err(why)?;
+        let text = config_text::set(&before, path, value).map_err(why)?;
         of_text(given, &text, file)?;
         Ok(text)
     });
@@ -95,39 +89,10 @@ fn accepted<T>(values: &[Value], mut with: impl FnMut(&Value) -> Result<T, CliEr
     Err(first.unwrap_or_else(|| CliError::Usage("VALUE is missing".to_owned())))
 }
 
-/// Replaces a file, or the target of a link, at once. Its mode and owner stay.
-fn write(file: &Path, text: &str) -> io::Result<()> {
-    let file = config_lock::real(file)?;
-    let before = unless_missing(fs::metadata(&file))?;
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    let mut name = OsString::from(".");
-    name.push(file.file_name().unwrap_or_default());
-    let partial = folder.join(name);
-    let done = begin(&partial, text, before.as_ref()).and_then(|()| fs::rename(&partial, &file));
-    if done.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
-    done?;
-    File::open(folder)?.sync_all()
-}
-
-/// Writes a new file with the mode and owner of the one before, by descriptor: if the folder is another user's, the name may
-/// lead elsewhere a moment later.
-fn begin(partial: &Path, text: &str, before: Option<&Metadata>) -> io::Result<()> {
-    // A left-over of a cut-off write may have any mode.
-    unless_missing(fs::remove_file(partial))?;
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(partial)?;
-    file.write_all(text.as_bytes())?;
-    if let Some(before) = before {
-        fchown(&file, Some(before.uid()), Some(before.gid()))?;
-    }
-    let mode = before.map_or(MODE, |before| before.permissions().mode() & 0o7777);
-    file.set_permissions(Permissions::from_mode(mode))?;
-    file.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
     use super::super::{VERB, run};
@@ -196,18 +161,6 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_file_has_its_mode_and_is_no_link() {
-        let (root, file) = node("max-pods: 7\n");
-        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
-        let partial = root.path().join(".config.yaml");
-        std::os::unix::fs::symlink(&file, &partial).unwrap();
-        begin(&partial, "max-pods: 9\n", Some(&fs::metadata(&file).unwrap())).unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "max-pods: 7\n");
-        let meta = fs::symlink_metadata(&partial).unwrap();
-        assert_eq!((meta.is_file(), meta.permissions().mode() & 0o7777), (true, 0o640));
-    }
-
-    #[test]
     fn file_that_no_node_would_run_with_is_not_written() {
         let (root, file) = node("node-name: edge-1\nmax-pods: 7\n");
         for (key, value, named) in [
@@ -237,6 +190,6 @@ mod tests {
         let new = root.path().join("etc/new.yaml");
         set(root.path(), &new, "node-name", "edge-2").unwrap();
         assert_eq!(fs::read_to_string(&new).unwrap(), "node-name: edge-2\n");
-        assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, MODE);
+        assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o644);
     }
 }

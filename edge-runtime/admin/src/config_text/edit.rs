@@ -11,7 +11,7 @@ use crate::order::fields;
 ///
 /// # Errors
 /// The text is not YAML, `path` leads through a value that is not a mapping, or the text cannot be edited by lines.
-pub(super) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, String> {
+pub(crate) fn set(text: &str, path: &[&str], value: &Value) -> Result<String, String> {
     let before: Value = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
     let mut wanted = before.clone();
     let key = path.join(".");
