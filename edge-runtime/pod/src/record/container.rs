@@ -167,6 +167,14 @@ impl ContainerState {
         }
     }
 
+    /// Id and pid of the attempt that has a process. One that is being stopped before its start has answered has none yet.
+    pub fn process(&self) -> Option<(&str, i32)> {
+        match self {
+            Self::Running { id, pid, .. } | Self::Stopping { id, pid: pid @ 1.., .. } => Some((id.as_str(), *pid)),
+            _ => None,
+        }
+    }
+
     /// Id of the attempt that may have processes on the node.
     pub fn live_id(&self) -> Option<&str> {
         match self {
