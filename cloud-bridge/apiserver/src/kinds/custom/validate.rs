@@ -14,7 +14,10 @@ const TOLD: usize = 512;
 /// An enumeration that is longer is looked up, not looked through.
 const SHORT: usize = 16;
 
-/// How often values of one object are held against schemas of `anyOf`, `oneOf` and `not`: these multiply.
+/// Maximum number of errors. An object with that many is refused anyway.
+const ERRORS_MAX: usize = 100_000;
+
+/// How often values of one object are held against schemas of `allOf`, `anyOf`, `oneOf` and `not`: these multiply.
 const ALTERNATIVES_MAX: usize = 500_000;
 
 /// The same limit for the defaults of one definition, which are judged on the bridge's thread.
@@ -41,7 +44,7 @@ pub(super) struct Held<'v, 's> {
 pub(super) struct Judge<'s> {
     errors: Errors,
     pub(super) patterns: Patterns<'s>,
-    /// How deep within alternatives the value is judged, and how often that was.
+    /// How deep within combined schemas the value is judged, and how often that was, with the errors of alternatives.
     within: usize,
     alternatives: usize,
     /// The allowed words of an enum, by the address of its list.
@@ -67,7 +70,7 @@ impl<'s> Judge<'s> {
 
     /// Whether the limits are used up.
     fn is_spent(&self) -> bool {
-        self.patterns.spent || self.alternatives > ALTERNATIVES_MAX
+        self.patterns.spent || self.alternatives > ALTERNATIVES_MAX || self.errors.len() > ERRORS_MAX
     }
 
     fn judge(&mut self, held: Held<'_, 's>) {
@@ -219,9 +222,11 @@ impl<'s> Judge<'s> {
 
     fn combined(&mut self, held: Held<'_, 's>) {
         let Held { value, schema, path, .. } = held;
+        self.within += 1;
         for schema in schema["allOf"].as_array().into_iter().flatten() {
             self.judge(Held { schema, ..held });
         }
+        self.within -= 1;
         if let Some(any) = schema["anyOf"].as_array()
             && !any.iter().any(|schema| self.fits(held, schema))
         {
@@ -251,7 +256,9 @@ impl<'s> Judge<'s> {
         self.within += 1;
         self.judge(Held { schema, old: None, ..held });
         self.within -= 1;
-        std::mem::replace(&mut self.errors, errors).is_empty()
+        let found = std::mem::replace(&mut self.errors, errors).len();
+        self.alternatives += found.saturating_sub(1);
+        found == 0
     }
 }
 

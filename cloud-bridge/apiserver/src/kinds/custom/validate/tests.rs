@@ -111,6 +111,24 @@ fn work_for_patterns_and_alternatives_is_bounded() {
 }
 
 #[test]
+fn work_for_combined_schemas_and_missing_fields_is_bounded() {
+    let too_large = |value: &Value, schema: &Value| {
+        let told = texts(value, schema);
+        (told.len(), told.last().is_some_and(|text| text.contains("too large to be held against")))
+    };
+    let all = json!({"type": "array", "items": {"allOf": vec![json!({"maxLength": 9}); 100]}});
+    assert_eq!(too_large(&json!(vec!["x"; 1_000]), &all), (0, false));
+    assert_eq!(too_large(&json!(vec!["x"; 20_000]), &all), (1, true));
+    let names: Vec<String> = (0..1_000).map(|at| format!("n{at}")).collect();
+    let required = json!({"type": "array", "items": {"required": names}});
+    let (told, is_cut) = too_large(&json!(vec![json!({}); 1_000]), &required);
+    assert!(is_cut && (ERRORS_MAX..ERRORS_MAX + 2_000).contains(&told), "{told}");
+    let any = json!({"type": "array", "items": {"anyOf": [{"required": names}, {"type": "object"}]}});
+    assert_eq!(too_large(&json!(vec![json!({}); 100]), &any), (0, false));
+    assert_eq!(too_large(&json!(vec![json!({}); 1_000]), &any), (1, true));
+}
+
+#[test]
 fn many_values_are_judged_by_what_was_made_of_the_schema_once() {
     let words: Vec<String> = (0..5000).map(|at| format!("word-{at}")).collect();
     let schema =
