@@ -51,7 +51,7 @@ fn run(given: Given) -> Result<(), CliError> {
 /// Deletes the launcher's count of starts: this process ends in order, so its program is not damaged.
 fn forget_starts(given: &Given) {
     if let Ok(paths) = given.paths() {
-        // Without a launcher there is none.
+        // The file does not exist without a launcher.
         let _ = std::fs::remove_file(paths.starts());
     }
 }

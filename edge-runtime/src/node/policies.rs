@@ -2,12 +2,14 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `state` | the selected pods, and the desired tables |
+//! | `state` | the policies, and the desired tables |
+//! | `pods` | the pods of this node that they select |
 //! | `schedule` | when and how the kernel is changed (pure) |
 //! | `told` | what users are told of problems |
 //! | `done` | results of changes |
 
 pub(super) mod done;
+mod pods;
 mod schedule;
 pub(super) mod state;
 mod told;

@@ -167,7 +167,8 @@ impl ContainerState {
         }
     }
 
-    /// Id and pid of the attempt that has a process. One that is being stopped before its start has answered has none yet.
+    /// Id and pid of the attempt that has a process. A container that is stopped before its start has answered does not
+    /// have one yet.
     pub fn process(&self) -> Option<(&str, i32)> {
         match self {
             Self::Running { id, pid, .. } | Self::Stopping { id, pid: pid @ 1.., .. } => Some((id.as_str(), *pid)),

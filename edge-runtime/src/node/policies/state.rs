@@ -7,19 +7,16 @@ use std::net::IpAddr;
 use edge_protocol::message::ObjectKey;
 
 use super::done::Done;
+use super::pods::{bridge_mac, local_pod};
 use super::schedule::{Answered, Begin, Ended, Held, Schedule, Write, nobody};
 use super::told::Told;
 use crate::launch::Launch;
-use crate::net::hardware_address;
 use crate::net::policy::view::{POLICY_PEERS, POLICY_VIEW};
 use crate::net::policy::world::Name;
-use crate::net::policy::{Link, LocalPod, Peers, Policy, Tables, World, apply, tables};
-use crate::net::services::view::protocol;
+use crate::net::policy::{LocalPod, Peers, Policy, Tables, World, apply, tables};
 use crate::node::context::Context;
-use crate::node::pods::Entry;
 use crate::node::sources::News;
 use crate::pod::clock::Mono;
-use crate::pod::spec::{host_network, with_kinds};
 use crate::store::{Store, StoreError};
 use crate::sys::vec_map::VecMap;
 
@@ -97,36 +94,9 @@ impl Policies {
 
     /// After a pod's turn: whether it is another one for policies now.
     pub(in crate::node) fn look_at_pod(&mut self, cx: &Context, launch: &Launch, uid: &str) {
-        if !self.policies.is_empty() && self.pods.get(uid) != self.local_pod(cx, launch, uid).as_ref() {
+        if !self.policies.is_empty() && self.pods.get(uid) != local_pod(cx, launch, &self.coming, uid).as_ref() {
             self.schedule.changed();
         }
-    }
-
-    /// `None` for a pod without its own addresses.
-    fn local_pod(&self, cx: &Context, launch: &Launch, uid: &str) -> Option<LocalPod> {
-        let entry: &Entry = cx.pods.get(uid)?;
-        let (pod, record) = (&entry.pod, &entry.record);
-        let ips = if entry.sandbox_ready() { &record.ips } else { self.coming.get(uid)? };
-        if host_network(pod) || ips.is_empty() {
-            return None;
-        }
-        let containers =
-            pod.spec.iter().flat_map(with_kinds).flat_map(|(container, _)| container.ports.iter().flatten());
-        let ports = containers.filter_map(|port| {
-            let number = u16::try_from(port.container_port).ok()?;
-            Some((port.name.clone()?, protocol(port.protocol.as_deref().unwrap_or_default())?, number))
-        });
-        let teardown = &launch.sandboxes.teardown;
-        Some(LocalPod {
-            namespace: record.namespace.clone(),
-            labels: pod.metadata.labels.clone().unwrap_or_default(),
-            ips: ips.clone(),
-            ports: ports.collect(),
-            link: (!teardown.is_attached(uid)).then(|| Link {
-                name: teardown.network.link_of(uid),
-                mac: ips.first().copied().map(hardware_address).unwrap_or_default(),
-            }),
-        })
     }
 
     /// Whether the pod, which is about to be connected with these addresses, must wait for the kernel. The answer is
@@ -219,7 +189,7 @@ impl Policies {
             self.pods.clear();
             return None;
         }
-        let pods = cx.pods.iter().filter_map(|(uid, _)| Some((uid.clone(), self.local_pod(cx, launch, uid)?)));
+        let pods = cx.pods.iter().filter_map(|(uid, _)| Some((uid.clone(), local_pod(cx, launch, &self.coming, uid)?)));
         self.pods = pods.collect();
         let (settings, pods) =
             (launch.sandboxes.teardown.network.settings(), self.pods.values().cloned().collect::<Vec<_>>());
@@ -233,14 +203,6 @@ impl Policies {
             pods: &pods,
         })
     }
-}
-
-/// The present hardware address of the bridge: a bridge that was made for another subnet keeps its own.
-fn bridge_mac(bridge: &str) -> Option<[u8; 6]> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{bridge}/address")).ok()?;
-    let bytes: Vec<u8> =
-        text.trim().split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>().ok()?;
-    bytes.try_into().ok()
 }
 
 fn is_view(key: &ObjectKey) -> bool {
