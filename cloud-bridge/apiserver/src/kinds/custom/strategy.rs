@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::cel::Validations;
+use super::validate::Place;
 use super::walk::since;
 use super::{embedded, lists, scale, schema, validate};
 use crate::codec::decode::{self, Decoded};
@@ -159,16 +160,16 @@ impl Custom {
                 return errors;
             }
         }
-        self.judge(subresource, new, old)
+        self.judge(subresource, new, old, Place::Thread)
     }
 
-    fn judge(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    fn judge(&self, subresource: &str, new: &Value, old: Option<&Value>, place: Place) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if subresource != "status" {
-            validate::validate(new, old, &self.schema, "", &mut errors);
+            validate::validate(new, old, &self.schema, "", place, &mut errors);
         } else if let Some(status) = new.get("status") {
             let schema = &self.schema["properties"]["status"];
-            validate::validate(status, old.and_then(|old| old.get("status")), schema, "status", &mut errors);
+            validate::validate(status, old.and_then(|old| old.get("status")), schema, "status", place, &mut errors);
         }
         errors
     }
@@ -234,7 +235,7 @@ impl Strategy for Custom {
         if !self.has_patterns || !matches!(subresource, "" | "status") {
             return None;
         }
-        let mut errors = self.judge(subresource, new, old);
+        let mut errors = self.judge(subresource, new, old, Place::Aside);
         errors.truncate(FORESEEN_MAX);
         Some(Foreseen { of: self.key(subresource, new, old), errors })
     }
