@@ -2,19 +2,16 @@
 //! table.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Api;
-use kube::api::ListParams;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::bridge::overview::NodeView;
+use crate::bridge::requests::Requests;
 use crate::flags::bridge_url;
 use crate::info;
 use crate::operator::{Operator, authority};
@@ -22,7 +19,7 @@ use crate::output::{Form, Structured, print, rough, table};
 use crate::reach::Reach;
 
 /// Objects of a list that the API answers with at a time.
-const PAGE: u32 = 500;
+pub(crate) const PAGE: usize = 500;
 
 /// `nodes`.
 #[derive(Debug, Args)]
@@ -101,33 +98,19 @@ async fn known(client: &kube::Client) -> anyhow::Result<HashMap<String, Known>> 
     let see_node = |node: Node| {
         let name = node.metadata.name.clone().unwrap_or_default();
         all.insert(name, of_node(&node));
+        true
     };
-    each(&Api::<Node>::all(client.clone()), see_node).await.context("listing nodes")?;
+    let requests = Requests::new(client.clone());
+    requests.each("/api/v1/nodes", "", PAGE, see_node).await.context("listing nodes")?;
     let see_pod = |pod: Pod| {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         if let Some(known) = node.and_then(|node| all.get_mut(node)) {
             count(known, &pod);
         }
+        true
     };
-    each(&Api::<Pod>::all(client.clone()), see_pod).await.context("listing pods")?;
+    requests.each("/api/v1/pods", "", PAGE, see_pod).await.context("listing pods")?;
     Ok(all)
-}
-
-/// Lists all objects, some at a time.
-pub(crate) async fn each<K>(api: &Api<K>, mut see: impl FnMut(K)) -> Result<(), kube::Error>
-where
-    K: Clone + DeserializeOwned + Debug,
-{
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let list = api.list(&params).await?;
-        let next = list.metadata.continue_.clone().filter(|token| !token.is_empty());
-        list.items.into_iter().for_each(&mut see);
-        match next {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(()),
-        }
-    }
 }
 
 /// Status of the condition Ready: True, False or Unknown.

@@ -119,6 +119,11 @@ impl Paths {
         self.root.join("run/edge-runtime.launcher")
     }
 
+    /// Where the launcher counts starts of the daemon that soon crashed.
+    pub fn starts(&self) -> PathBuf {
+        self.launcher().join("starts.json")
+    }
+
     /// Versions of the programs beside the package's: the launcher's.
     pub fn versions(&self) -> PathBuf {
         self.state().join("versions")

@@ -2,17 +2,16 @@
 
 mod correlator;
 pub(crate) mod event;
-pub(crate) mod writing;
+mod form;
+mod writing;
 
 use std::collections::VecDeque;
 
 use futures::FutureExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{self as core, EventSource};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::api::core::v1 as core;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
 use tokio::time::Instant;
 
 use correlator::{Correlator, Observed};
@@ -73,30 +72,12 @@ async fn write(client: Client, observed: Observed) {
 
 async fn try_to_write(api: &Api<core::Event>, observed: &Observed) -> kube::Result<()> {
     if observed.count > 1 {
-        let message = &observed.event.message;
-        let patch = json!({"count": observed.count, "lastTimestamp": Time(observed.last), "message": message});
-        match api.patch(&observed.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+        let patch = Patch::Merge(form::repetition(observed));
+        match api.patch(&observed.name, &PatchParams::default(), &patch).await {
             // It has expired, or was never written.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             other => return other.map(drop),
         }
     }
-    api.create(&PostParams::default(), &object(observed)).await.map(drop)
-}
-
-fn object(observed: &Observed) -> core::Event {
-    let event = &observed.event;
-    core::Event {
-        metadata: ObjectMeta { name: Some(observed.name.clone()), ..ObjectMeta::default() },
-        involved_object: event.about.clone(),
-        reason: Some(event.reason.to_owned()),
-        message: Some(event.message.clone()),
-        type_: Some(event.kind.to_owned()),
-        source: Some(EventSource { component: Some(event.component.to_owned()), host: None }),
-        reporting_component: Some(event.component.to_owned()),
-        first_timestamp: Some(Time(observed.first)),
-        last_timestamp: Some(Time(observed.last)),
-        count: Some(observed.count),
-        ..core::Event::default()
-    }
+    api.create(&PostParams::default(), &form::object(observed)).await.map(drop)
 }

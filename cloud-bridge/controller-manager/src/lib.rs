@@ -6,7 +6,6 @@ mod followers;
 pub mod load_balancer;
 pub mod local_volumes;
 pub mod node_lifecycle;
-mod object;
 mod placement;
 pub mod podautoscaler;
 pub mod pods;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use apimachinery::aside::CONTROLLERS;
 use apimachinery::pace::{in_slices, is_large};
+use apimachinery::slim::{self, Measured};
 use apimachinery::typed::{self, Misfit};
 use apimachinery::well_known::PAGE;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
@@ -17,8 +18,6 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-use crate::object::{self, Measured};
 
 /// After an object of a list that could not be read all is listed again.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -42,7 +41,7 @@ impl Came {
         match self {
             Self::Parsed(read) => read,
             // It was valid JSON when it arrived.
-            Self::Text(text) => object::read(&text).unwrap_or_default(),
+            Self::Text(text) => slim::measured(&text).unwrap_or_default(),
         }
     }
 }
@@ -64,7 +63,7 @@ impl<'de> Deserialize<'de> for Unread {
             let head: Head = serde_json::from_str(text.get()).unwrap_or_default();
             (head.metadata.version, Came::Text(Box::<str>::from(text).into()))
         } else {
-            let (value, bytes) = object::read(text.get()).map_err(D::Error::custom)?;
+            let (value, bytes) = slim::measured(text.get()).map_err(D::Error::custom)?;
             let version = value["metadata"]["resourceVersion"].as_str().map(str::to_owned);
             (version, Came::Parsed((value, bytes)))
         };

@@ -57,7 +57,7 @@ mod process;
 pub(crate) mod refused_ports;
 mod rejections;
 mod reports;
-mod requests;
+pub(crate) mod requests;
 pub mod rules;
 mod service_view;
 mod session;

@@ -1,5 +1,7 @@
 //! Raw requests to the API: JSON values in, and only the needed fields of the answer are parsed.
 
+mod pages;
+
 use std::collections::BTreeMap;
 
 use http::header::USER_AGENT;
@@ -59,14 +61,14 @@ pub(super) struct WrittenMeta {
 
 /// Sends requests as one identity.
 #[derive(Clone)]
-pub(super) struct Requests {
+pub(crate) struct Requests {
     client: Client,
     /// The user to act as, who must be a node.
     node: Option<HeaderValue>,
 }
 
 impl Requests {
-    pub(super) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self { client, node: None }
     }
 

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use tokio::time::timeout;
 
 use super::finding::Finding;
 use crate::bridge::is_revoked;
 use crate::bridge::overview::NodeView;
+use crate::bridge::requests::Requests;
 use crate::info::{self, Info, is_loopback};
-use crate::nodes::{each, readiness};
+use crate::nodes::{PAGE, readiness};
 use crate::operator::Operator;
 use crate::output::rough;
 use crate::pki::authority::Authority;
@@ -68,13 +68,14 @@ pub(super) async fn look(
     let url = bridge.or_else(|| info.as_ref().ok().map(|info| info.url.clone()));
     if info.is_ok() {
         let mut nodes = HashMap::new();
-        let api = Api::<Node>::all(client.clone());
-        let listed = each(&api, |node: Node| {
+        let requests = Requests::new(client.clone());
+        let listed = requests.each("/api/v1/nodes", "", PAGE, |node: Node| {
             if !is_revoked(&node.metadata) {
                 nodes.insert(node.metadata.name.clone().unwrap_or_default(), readiness(&node));
             }
+            true
         });
-        if let Ok(Ok(())) = timeout(PATIENCE, listed).await {
+        if let Ok(Ok(_)) = timeout(PATIENCE, listed).await {
             facts.nodes = Some(nodes);
         }
     }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::board::cut;
+use crate::bridge::requests::Requests;
 
 const API: &str = "/apis/devices.kubeedge.io/v1beta1";
 pub(super) const GROUP: &str = "devices.kubeedge.io";
@@ -44,8 +44,8 @@ impl Devices {
         let mut all = each(client, RESOURCES[0], |device| {
             let room = order.len() < MOST.0;
             if room {
-                order.push(key(device));
-                devices.insert(key(device), of_spec(device));
+                order.push(key(&device));
+                devices.insert(key(&device), of_spec(&device));
             }
             room
         })
@@ -54,8 +54,8 @@ impl Devices {
         if !last.is_empty() {
             // Both lists are in the same order.
             each(client, RESOURCES[1], |status| {
-                let key = key(status);
-                if let Some(device) = devices.get_mut(&key).filter(|device| device.owns(status)) {
+                let key = key(&status);
+                if let Some(device) = devices.get_mut(&key).filter(|device| device.owns(&status)) {
                     report(device, &status["status"]);
                 }
                 key <= last
@@ -78,26 +78,12 @@ impl Devices {
     }
 }
 
-/// Passes each object to `take`, page by page, until that returns false. Returns whether all were read. A kind that
-/// the API does not have has no objects.
-async fn each(client: &Client, plural: &str, mut take: impl FnMut(&Value) -> bool) -> kube::Result<bool> {
-    let mut after = String::new();
-    loop {
-        let request = Request::get(format!("{API}/{plural}?limit={PAGE}{after}")).body(Vec::new());
-        let list = match client.request::<Value>(request.map_err(kube::Error::HttpError)?).await {
-            Ok(list) => list,
-            Err(kube::Error::Api(status)) if status.code == 404 => return Ok(true),
-            Err(error) => return Err(error),
-        };
-        if !list["items"].as_array().into_iter().flatten().all(&mut take) {
-            return Ok(false);
-        }
-        match list["metadata"]["continue"].as_str().unwrap_or_default() {
-            "" => return Ok(true),
-            next => {
-                after = format!("&continue={}", form_urlencoded::byte_serialize(next.as_bytes()).collect::<String>())
-            }
-        }
+/// Passes each object to `take` until that returns false. Returns whether all were read. A kind that the API does not
+/// have has no objects.
+async fn each(client: &Client, plural: &str, take: impl FnMut(Value) -> bool) -> kube::Result<bool> {
+    match Requests::new(client.clone()).each(&format!("{API}/{plural}"), "", PAGE, take).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(true),
+        read => read,
     }
 }
 

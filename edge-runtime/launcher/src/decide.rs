@@ -17,10 +17,12 @@ pub struct Row {
     pub starts: u32,
 }
 
-/// Between two starts of a daemon that ends at once, with the supervisor's pause.
-const SOON: u64 = 15;
+/// Maximum time between two starts in a row, in seconds. The watchdog of the supervisor kills a daemon that hangs after
+/// a minute, such as in a read of a bad block.
+const SOON: u64 = 75;
 /// Maximum number of starts in a row of an active version without a trial. After that the package's version is used: a
-/// bad block in a program shows only when it ends.
+/// bad block in a program shows only when it crashes. A daemon that ends in order deletes the row: another version would
+/// refuse a wrong configuration, too.
 pub const ROW: u32 = 10;
 
 impl Row {
@@ -67,10 +69,10 @@ mod tests {
 
     #[test]
     fn only_quick_starts_of_one_version_count() {
-        let row = (0..5).fold(Row::default(), |row, turn| row.with("2-b", 100 + 12 * turn));
+        let row = (0..5).fold(Row::default(), |row, turn| row.with("2-b", 100 + 62 * turn));
         assert_eq!(row.starts, 5);
-        assert_eq!(row.clone().with("1-a", 149).starts, 1);
-        assert_eq!(row.clone().with("2-b", 148 + SOON + 1).starts, 1);
+        assert_eq!(row.clone().with("1-a", 349).starts, 1);
+        assert_eq!(row.clone().with("2-b", 348 + SOON + 1).starts, 1);
         assert_eq!(row.with("2-b", 3).starts, 1, "another boot");
     }
 

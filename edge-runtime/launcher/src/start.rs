@@ -74,6 +74,7 @@ fn give_up<'a>(state: &'a mut State, why: &str) -> &'a State {
 /// run.
 fn ends_at_once(versions: &Versions, state: &State) -> Option<String> {
     let version = state.current.as_deref().filter(|_| state.trial.is_none())?;
+    // A daemon that ends in order deletes it (`forget_starts` in edge-runtime's `cli/run.rs`).
     let file = versions.own_run_folder().join("starts.json");
     let before: Row = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
@@ -82,7 +83,7 @@ fn ends_at_once(versions: &Versions, state: &State) -> Option<String> {
     // If /run cannot be written, nothing is counted, and the version starts as usual.
     private_dir(&versions.own_run_folder()).ok()?;
     replace(&file, &serde_json::to_vec(&row).ok()?, false).ok()?;
-    (row.starts > ROW).then(|| format!("version {version} has ended {ROW} times in a row within seconds of its start"))
+    (row.starts > ROW).then(|| format!("version {version} has crashed {ROW} times in a row soon after its start"))
 }
 
 /// Returns the state for this start.

@@ -43,13 +43,27 @@ fn run(given: Given) -> Result<(), CliError> {
     if given.has("print-config") {
         return Err(admin::run(&print_config(&given)));
     }
+    let ended = serve(&given);
+    forget_starts(&given);
+    ended
+}
+
+/// Deletes the launcher's count of starts: this process ends in order, so its program is not damaged.
+fn forget_starts(given: &Given) {
+    if let Ok(paths) = given.paths() {
+        // The file does not exist without a launcher.
+        let _ = std::fs::remove_file(paths.starts());
+    }
+}
+
+fn serve(given: &Given) -> Result<(), CliError> {
     // Before anything is read: the process begins again.
     let untuned = tune_allocator();
     let paths = given.paths()?;
-    let file = config_file(&given)?;
+    let file = config_file(given)?;
     // A node runs without a key that it does not know: its program may have been rolled back.
     let (typed, left_out) = ConfigFile::read_lenient(&file)?;
-    let Configured { config, identity, damage } = configure(&given, typed, &file)?;
+    let Configured { config, identity, damage } = configure(given, typed, &file)?;
     start_log();
     if let Some(error) = untuned {
         log::warn!(
@@ -182,6 +196,18 @@ fn begin_again(error: &StoreError, (pause, in_memory): (Duration, bool)) -> CliE
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn end_in_order_is_no_quick_start() {
+        let root = tempfile::tempdir().unwrap();
+        let given = VERB.parse(lexopt::Parser::from_args([OsString::from("--root"), root.path().into()])).unwrap();
+        forget_starts(&given);
+        let starts = given.paths().unwrap().starts();
+        std::fs::create_dir_all(starts.parent().unwrap()).unwrap();
+        std::fs::write(&starts, "{}").unwrap();
+        forget_starts(&given);
+        assert!(!starts.exists() && starts.parent().unwrap().exists());
+    }
 
     #[test]
     fn printing_is_asked_with_the_same_flags() {

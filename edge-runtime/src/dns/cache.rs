@@ -1,13 +1,18 @@
-//! Cache of answers of other servers. Serves stale answers when no server answers (RFC 8767). Pure.
+//! Cache of answers of other servers. Serves stale answers when no server answers (RFC 8767). Clients share it: when it
+//! is full, the client with the largest share loses its oldest answer, so that a flood of one leaves the answers of others.
+//! Pure.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::wire::u16_at;
+use crate::sys::vec_map::VecMap;
 
-/// Maximum number of answers, and of bytes with their keys.
+/// Maximum number of answers, and of bytes with their keys. An answer counts as at least its part of the bytes.
 const MOST: usize = 2_000;
-const MOST_BYTES: usize = 512 * 1024;
+const LEAST_BYTES: usize = 256;
+const MOST_BYTES: usize = MOST * LEAST_BYTES;
 /// Bounds of a TTL, in seconds. The minimum saves queries; the maximum limits the age of an answer.
 const LEAST_TTL: u32 = 5;
 const MOST_TTL: u32 = 3_600;
@@ -25,7 +30,8 @@ pub struct Cache {
     entries: BTreeMap<Box<[u8]>, Entry>,
     /// Oldest first.
     order: VecDeque<Box<[u8]>>,
-    bytes: usize,
+    /// Bytes of the answers of each client.
+    shares: VecMap<IpAddr, usize>,
 }
 
 #[derive(Debug)]
@@ -35,6 +41,13 @@ struct Entry {
     ttls: Box<[u16]>,
     ttl: u32,
     since: Duration,
+    /// The client that asked for it.
+    owner: IpAddr,
+}
+
+/// Bytes that an answer counts in the share of its owner.
+fn size(key: &[u8], answer: &[u8]) -> usize {
+    (key.len() + answer.len()).max(LEAST_BYTES)
 }
 
 /// Key of a query: all but its id, with the name in lower case.
@@ -46,8 +59,9 @@ pub fn key(question: &[u8], name_ends: usize) -> Box<[u8]> {
 }
 
 impl Cache {
-    /// Stores an answer. Ignores failures and truncated messages. `now`: time since any fixed moment.
-    pub fn put(&mut self, key: Box<[u8]>, answer: &[u8], now: Duration) {
+    /// Stores an answer to a question of `owner`. Ignores failures and truncated messages. `now`: time since any fixed
+    /// moment.
+    pub fn put(&mut self, key: Box<[u8]>, answer: &[u8], owner: IpAddr, now: Duration) {
         let flags = u16_at(answer, 2).unwrap_or_default();
         let (cut, code) = (flags & 0x0200 != 0, flags & 0x000f);
         let Some((ttls, least)) = times(answer).filter(|_| !cut && (code == 0 || code == 3)) else { return };
@@ -55,13 +69,26 @@ impl Cache {
         let most = if positive { MOST_TTL } else { NEGATIVE_TTL };
         let ttl = least.unwrap_or(NEGATIVE_TTL).clamp(LEAST_TTL, most);
         self.remove(&key);
-        self.bytes += key.len() + answer.len();
+        *self.shares.get_or_default(owner) += size(&key, answer);
         self.order.push_back(key.clone());
-        self.entries.insert(key, Entry { answer: answer.into(), ttls: ttls.into(), ttl, since: now });
-        while self.entries.len() > MOST || self.bytes > MOST_BYTES {
-            let Some(oldest) = self.order.front().cloned() else { return };
-            self.remove(&oldest);
+        self.entries.insert(key, Entry { answer: answer.into(), ttls: ttls.into(), ttl, since: now, owner });
+        while let Some(key) = self.surplus(now) {
+            self.remove(&key);
         }
+    }
+
+    /// Key of the next answer to drop: the oldest if it is too old to be served, also for a client that has gone.
+    /// Otherwise, if the cache is too full, the oldest of the client with the largest share.
+    fn surplus(&self, now: Duration) -> Option<Box<[u8]>> {
+        let oldest = self.order.front()?;
+        if self.entries.get(oldest).is_some_and(|entry| now.saturating_sub(entry.since) >= STALE) {
+            return Some(oldest.clone());
+        }
+        if self.shares.values().sum::<usize>() <= MOST_BYTES {
+            return None;
+        }
+        let (largest, _) = self.shares.iter().max_by_key(|(_, share)| **share)?;
+        self.order.iter().find(|key| self.entries.get(*key).is_some_and(|entry| entry.owner == *largest)).cloned()
     }
 
     /// Returns the stored answer with this id, this spelling of the question and the remaining TTL. `stale` permits an
@@ -85,9 +112,13 @@ impl Cache {
     }
 
     fn remove(&mut self, key: &[u8]) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.bytes -= key.len() + entry.answer.len();
-            self.order.retain(|other| **other != *key);
+        let Some(entry) = self.entries.remove(key) else { return };
+        self.order.retain(|other| **other != *key);
+        if let Some(share) = self.shares.get_mut(&entry.owner) {
+            *share = share.saturating_sub(size(key, &entry.answer));
+            if *share == 0 {
+                self.shares.remove(&entry.owner);
+            }
         }
     }
 }
@@ -126,9 +157,14 @@ fn after_name(message: &[u8], mut at: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     const QUESTION: &[u8] = b"\x03Web\x00\x00\x01\x00\x01";
+
+    const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
     fn message(ttl: u32, code: u8, records: u8) -> Vec<u8> {
         let mut out = vec![0, 9, 0x81, 0x80 | code, 0, 1, 0, records, 0, 0, 0, 0];
@@ -152,7 +188,7 @@ mod tests {
     #[test]
     fn answer_is_served_until_its_ttl_ends_and_stale_for_a_day() {
         let mut cache = Cache::default();
-        cache.put(key_of(1), &message(60, 0, 1), seconds(100));
+        cache.put(key_of(1), &message(60, 0, 1), ONE, seconds(100));
         let lower = QUESTION.to_ascii_lowercase();
         let told = cache.get(&key_of(1), 7, &lower, seconds(120), false).unwrap();
         assert_eq!((&told[..2], &told[HEADER..HEADER + lower.len()]), (&[0, 7][..], &lower[..]));
@@ -171,10 +207,10 @@ mod tests {
         let mut short = message(60, 0, 1);
         short.truncate(short.len() - 1);
         for answer in [message(60, 2, 0), cut, short] {
-            cache.put(key_of(1), &answer, seconds(0));
+            cache.put(key_of(1), &answer, ONE, seconds(0));
             assert_eq!(cache.get(&key_of(1), 7, QUESTION, seconds(0), true), None);
         }
-        cache.put(key_of(1), &message(0, 3, 0), seconds(0));
+        cache.put(key_of(1), &message(0, 3, 0), ONE, seconds(0));
         assert!(cache.get(&key_of(1), 7, QUESTION, seconds(29), false).is_some());
         assert_eq!(cache.get(&key_of(1), 7, QUESTION, seconds(30), false), None);
     }
@@ -182,13 +218,26 @@ mod tests {
     #[test]
     fn cache_is_bounded_and_drops_the_oldest_answer() {
         let mut cache = Cache::default();
-        (0..MOST + 10).for_each(|number| cache.put(key_of(number), &message(60, 0, 1), seconds(0)));
+        (0..MOST + 10).for_each(|number| cache.put(key_of(number), &message(60, 0, 1), ONE, seconds(0)));
         assert_eq!((cache.entries.len(), cache.order.len()), (MOST, MOST));
         assert!(cache.get(&key_of(9), 7, QUESTION, seconds(0), false).is_none());
         assert!(cache.get(&key_of(10), 7, QUESTION, seconds(0), false).is_some());
-        (0..100).for_each(|number| cache.put(key_of(number), &message(60, 0, 255), seconds(1)));
-        (0..1000).for_each(|number| cache.put(key_of(number), &message(60, 0, 255), seconds(1)));
-        assert!(cache.bytes <= MOST_BYTES, "{}", cache.bytes);
+        (0..100).for_each(|number| cache.put(key_of(number), &message(60, 0, 255), ONE, seconds(1)));
+        (0..1000).for_each(|number| cache.put(key_of(number), &message(60, 0, 255), ONE, seconds(1)));
+        let bytes: usize = cache.entries.iter().map(|(key, entry)| size(key, &entry.answer)).sum();
+        assert!(bytes <= MOST_BYTES && cache.shares.get(&ONE) == Some(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn flood_of_one_client_leaves_the_answers_of_others() {
+        let mut cache = Cache::default();
+        (0..20).for_each(|number| cache.put(key_of(number), &message(3_600, 0, 1), OTHER, seconds(0)));
+        (20..3 * MOST).for_each(|number| cache.put(key_of(number), &message(3_600, 0, 1), ONE, seconds(1)));
+        assert_eq!(cache.entries.len(), MOST);
+        assert!((0..20).all(|number| cache.get(&key_of(number), 7, QUESTION, seconds(1), false).is_some()));
+        // The answers of a client that has gone stay no longer than they are useful.
+        cache.put(key_of(0), &message(60, 0, 1), ONE, STALE);
+        assert_eq!((cache.entries.len(), cache.shares.get(&OTHER)), (MOST - 19, None));
     }
 
     #[test]

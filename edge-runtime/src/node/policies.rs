@@ -1,7 +1,18 @@
-//! When NetworkPolicies are written to the kernel, and the pods that wait for that. [`state`] has the selected pods.
+//! NetworkPolicies in the loop, and the pods that wait for them.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `state` | the policies, and the desired tables |
+//! | `pods` | the pods of this node that they select |
+//! | `schedule` | when and how the kernel is changed (pure) |
+//! | `told` | what users are told of problems |
+//! | `done` | results of changes |
 
 pub(super) mod done;
+mod pods;
+mod schedule;
 pub(super) mod state;
+mod told;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
     let _ = answers(data, &asked);
     let mut cache = Cache::default();
     let key = key(&packet, 12 + asked.raw.len());
-    cache.put(key.clone(), data, Duration::ZERO);
+    cache.put(key.clone(), data, [10, 0, 0, 1].into(), Duration::ZERO);
     for (age, stale) in [(0, false), (1, false), (4_000, true), (100_000, true)] {
         if let Some(told) = cache.get(&key, 9, &asked.raw, Duration::from_secs(age), stale) {
             assert_eq!(told.len(), data.len());

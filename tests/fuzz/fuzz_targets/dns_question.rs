@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(question(&told).is_err(), "and no question itself");
         let mut cache = Cache::default();
         let now = Duration::from_secs(1);
-        cache.put(key(data, 12 + asked.raw.len()), &told, now);
+        cache.put(key(data, 12 + asked.raw.len()), &told, [10, 0, 0, 1].into(), now);
         if let Some(again) = cache.get(&key(data, 12 + asked.raw.len()), 7, &asked.raw, now, false) {
             assert_eq!((&again[..2], again.len()), (&[0, 7][..], told.len()));
         }

@@ -33,6 +33,11 @@ impl Budget {
         Self { left: TENANT_MEMORY_MAX }
     }
 
+    /// The budget of the changes of such an object: one write may replace all its fields.
+    pub(crate) fn of_tenant_change() -> Self {
+        Self { left: 2 * TENANT_MEMORY_MAX }
+    }
+
     /// Charges the cost of one node. One with nodes `below` is an object of its own when the set is read and written
     /// as JSON.
     ///

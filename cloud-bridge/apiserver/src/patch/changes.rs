@@ -148,6 +148,19 @@ mod tests {
     }
 
     #[test]
+    fn tenants_may_replace_all_fields_of_an_object() {
+        let wide = |prefix: char, count: usize| -> Value {
+            (0..count).map(|at| (format!("{prefix}{at}"), json!({"x": 1}))).collect::<Map<_, _>>().into()
+        };
+        let fits = |count| {
+            let (old, new, shape) = (wide('a', count), wide('b', count), Shape::built(&KIND));
+            let set = FieldSet::of(&old, shape, &mut Budget::of_tenant()).is_ok();
+            (set, Changes::between(&old, &new, shape, &mut Budget::of_tenant_change()).is_ok())
+        };
+        assert_eq!((fits(3_800), fits(8_000)), ((true, true), (false, false)));
+    }
+
+    #[test]
     fn order_of_named_items_is_no_change() {
         let list = |names: [&str; 2]| json!({"spec": {"containers": names.map(|name| json!({ "name": name }))}});
         assert_eq!(between(list(["a", "b"]), list(["b", "a"])), (json!({}), json!({}), json!({})));

@@ -114,6 +114,11 @@ impl Context<'_> {
         if self.resource.is_of_tenants() { Budget::of_tenant() } else { Budget::default() }
     }
 
+    /// Memory for what differs between two states of the object.
+    pub(crate) fn change_budget(&self) -> Budget {
+        if self.resource.is_of_tenants() { Budget::of_tenant_change() } else { Budget::default() }
+    }
+
     /// The stored object that the path names.
     pub(crate) fn current(&self, store: &Store) -> ApiResult<Arc<Stored>> {
         store

@@ -37,17 +37,18 @@ pub(crate) fn new(ctx: &Context<'_>, mut value: Value, managed: Option<Value>) -
     ctx.resource.strategy().default(&mut value);
     let managed = managed.unwrap_or_else(|| managed_fields::created(ctx, &value, sent));
     let strategy = ctx.resource.strategy();
+    let mut foreseen = None;
     if ctx.foresees && strategy.has_patterns() {
         // It is done again when the object is stored, and changes nothing then.
         strategy.prepare_create(&mut value);
-        strategy.foresee("", &value, None);
+        foreseen = strategy.foresee("", &value, None);
     }
-    Ok(Draft::New(New { value, managed }))
+    Ok(Draft::New(New { value, managed, foreseen }))
 }
 
 /// Creates an object.
 pub(crate) fn insert(ctx: &mut Context<'_>, store: &mut Store, new: New, dry_run: bool) -> ApiResult<Arc<Stored>> {
-    let New { mut value, managed } = new;
+    let New { mut value, managed, foreseen } = new;
     let resource = Arc::clone(&ctx.resource);
     let strategy = resource.strategy();
     if let Err(refused) = admission::create(store, &ctx.attributes(), &mut value) {
@@ -66,6 +67,7 @@ pub(crate) fn insert(ctx: &mut Context<'_>, store: &mut Store, new: New, dry_run
     }
     strategy.prepare_create(&mut value);
     let mut errors = object_meta::validate_object_meta(&value, &resource);
+    strategy.recall(foreseen);
     errors.extend(strategy.validate_create(&value));
     cel::check(ctx, &value, None, &mut errors)?;
     if !errors.is_empty() {

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::resource::Resource;
 use crate::resource::status::ApiResult;
+use crate::resource::strategy::Foreseen;
 use crate::storage::Stored;
 
 /// A write, as far as it is known without the storage.
@@ -35,6 +36,7 @@ pub(crate) struct Drafted {
 pub(crate) struct New {
     pub(super) value: Value,
     pub(super) managed: Value,
+    pub(super) foreseen: Option<Foreseen>,
 }
 
 /// A change of an object, as far as it is known without the storage.
@@ -46,6 +48,7 @@ pub(crate) struct Change {
     /// The managedFields that the client sent.
     pub(super) sent: Value,
     pub(super) owners: Owners,
+    pub(super) foreseen: Option<Foreseen>,
 }
 
 /// The managedFields after a change.

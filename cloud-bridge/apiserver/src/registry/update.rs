@@ -81,9 +81,10 @@ pub(crate) fn change(
     // The object is prepared where it is, because a copy of a large one takes megabytes: what admission and `replace`
     // do to it later changes nothing of this.
     let is_prepared = ctx.foresees && (managed.is_none() || resource.strategy().has_patterns());
+    let mut judged = None;
     if is_prepared {
         prepare(ctx, &mut new, &old);
-        resource.strategy().foresee(&ctx.path.subresource, &new, Some(&old));
+        judged = resource.strategy().foresee(&ctx.path.subresource, &new, Some(&old));
     }
     let owners = match managed {
         Some(managed) => Owners::Applied(managed),
@@ -94,7 +95,7 @@ pub(crate) fn change(
         Cow::Owned(old) => Some(old),
         Cow::Borrowed(_) => None,
     };
-    Ok(Draft::Change(Box::new(Change { current: Arc::clone(current), old, new, sent, owners })))
+    Ok(Draft::Change(Box::new(Change { current: Arc::clone(current), old, new, sent, owners, foreseen: judged })))
 }
 
 /// The owners of what will be stored of a prepared object if admission changes nothing.
@@ -141,7 +142,7 @@ pub(crate) fn replace(
     change: Change,
     dry_run: bool,
 ) -> ApiResult<Arc<Stored>> {
-    let Change { current, old, mut new, sent, owners } = change;
+    let Change { current, old, mut new, sent, owners, foreseen } = change;
     let (current, old) = (&current, old.as_ref().unwrap_or_else(|| current.value()));
     let resource = Arc::clone(&ctx.resource);
     let name = ctx.path.name.clone();
@@ -151,6 +152,7 @@ pub(crate) fn replace(
     // After omitted fields were copied: only then it is known what must be allocated.
     admission::allocate(&ctx.attributes(), store, &mut new, old)?;
     keep(ctx, &mut new, old);
+    strategy.recall(foreseen);
     let mut errors = validate(&resource, &ctx.path.subresource, &new, old);
     cel::check(ctx, &new, Some(old), &mut errors)?;
     if !errors.is_empty() {

@@ -42,6 +42,14 @@ pub struct ScalePaths {
     pub selector: Cow<'static, str>,
 }
 
+/// Errors of an object that was validated by its schema beside the thread.
+#[derive(Debug)]
+pub struct Foreseen {
+    /// Hash of what was validated.
+    pub of: u64,
+    pub errors: Vec<FieldError>,
+}
+
 /// Replaces `new` by the old object with the new status and metadata.
 pub(crate) fn only_status(new: &mut Value, old: &Value) {
     let (Value::Object(new), Value::Object(old)) = (new, old) else { return };
@@ -68,13 +76,18 @@ pub trait Strategy: Send + Sync {
         None
     }
 
-    /// Whether the schema of the kind has patterns or alternatives, which may take long also for a short object.
+    /// Whether the schema of the kind has patterns or combines schemas, which may take long also for a short object.
     fn has_patterns(&self) -> bool {
         false
     }
 
-    /// Validates an object by its schema beside the thread, for the validation of the same object that follows.
-    fn foresee(&self, subresource: &str, new: &Value, old: Option<&Value>) {}
+    /// Validates an object by its schema beside the thread.
+    fn foresee(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Option<Foreseen> {
+        None
+    }
+
+    /// Takes the foreseen errors of an object for its validation, which follows at once.
+    fn recall(&self, foreseen: Option<Foreseen>) {}
 
     /// The check of a body for kinds without a Rust type (custom resources): pruning by schema. Built-in kinds
     /// never come here.

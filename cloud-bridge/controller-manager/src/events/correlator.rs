@@ -155,7 +155,7 @@ mod tests {
 
     fn event(name: &str, reason: &'static str, message: &str) -> Event {
         let about = ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() };
-        Event { about, kind: "Normal", reason, message: message.to_owned(), component: "test" }
+        Event { about, kind: "Normal", reason, message: message.to_owned(), component: "test", action: None }
     }
 
     fn at(second: u64) -> (Timestamp, Duration) {

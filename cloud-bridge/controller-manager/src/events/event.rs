@@ -11,4 +11,7 @@ pub(crate) struct Event {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) component: &'static str,
+    /// What the component did or tried, in the form of events that have an `eventTime`. None for the older form, in which
+    /// most controllers of Kubernetes still write.
+    pub(crate) action: Option<&'static str>,
 }

@@ -182,7 +182,8 @@ fn failed(volume: &Released, why: String) -> event::Event {
         uid: Some(volume.uid.clone()),
         ..ObjectReference::default()
     };
-    event::Event { about, kind: "Warning", reason: "VolumeFailedDelete", message: why, component: PROVISIONER }
+    let (kind, reason, component) = ("Warning", "VolumeFailedDelete", PROVISIONER);
+    event::Event { about, kind, reason, message: why, component, action: None }
 }
 
 /// Deletes the data, then the object. May be done again from the start at any point.

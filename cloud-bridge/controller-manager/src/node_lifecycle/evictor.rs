@@ -260,5 +260,6 @@ fn event(key: &ObjectKey, uid: &str, what: &str) -> Event {
         reason: "TaintManagerEviction",
         message: format!("{what} {}/{}", key.namespace, key.name),
         component: COMPONENT,
+        action: None,
     }
 }

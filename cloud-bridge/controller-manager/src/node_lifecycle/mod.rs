@@ -338,6 +338,7 @@ fn no_subnet(node: &SlimNode) -> event::Event {
         reason: "CIDRNotAvailable",
         message: format!("Node {} status is now: CIDRNotAvailable", node.name()),
         component: "cidrAllocator",
+        action: None,
     }
 }
 

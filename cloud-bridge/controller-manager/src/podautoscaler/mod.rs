@@ -257,5 +257,5 @@ fn event(object: &HorizontalPodAutoscaler, told: Told) -> event::Event {
         field_path: None,
     };
     let kind = if told.warning { "Warning" } else { "Normal" };
-    event::Event { about, kind, reason: told.reason, message: told.message, component: COMPONENT }
+    event::Event { about, kind, reason: told.reason, message: told.message, component: COMPONENT, action: None }
 }

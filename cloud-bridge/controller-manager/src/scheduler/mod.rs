@@ -21,6 +21,7 @@ mod selector;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod told;
 mod volumes;
 mod writes;
 
@@ -40,7 +41,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::events::writing::Writing;
+use crate::events::Recorder;
 use crate::pods::{self, Pods};
 use crate::watch;
 use apimachinery::json::{present, text};
@@ -96,8 +97,8 @@ pub async fn run(client: Client, pods: Pods) {
     let mut scheduler = Scheduler {
         cluster: Cluster::default(),
         writer: Writer::new(client.clone()),
+        events: Recorder::new(client.clone()),
         bindings: FuturesUnordered::new(),
-        writing: Writing::default(),
         start: Instant::now(),
         unlisted: BTreeMap::new(),
         known: HashSet::new(),
@@ -117,7 +118,7 @@ pub async fn run(client: Client, pods: Pods) {
             }
             Some(bound) = scheduler.bindings.next(), if !scheduler.bindings.is_empty() => scheduler.bound(bound),
             () = until(due) => scheduler.act().await,
-            () = scheduler.writing.go_on(|| scheduler.writer.next_event()), if scheduler.has_events() => {}
+            () = scheduler.events.write_next(), if !scheduler.events.is_empty() => {}
         }
     }
 }
@@ -153,9 +154,8 @@ async fn until(due: Option<Instant>) {
 struct Scheduler {
     cluster: Cluster,
     writer: Writer,
+    events: Recorder,
     bindings: FuturesUnordered<BoxFuture<'static, Bound>>,
-    /// The event that is being written.
-    writing: Writing,
     start: Instant,
     /// Objects that were known when the running lists began, and that they have not named so far.
     unlisted: BTreeMap<Kind, BTreeSet<PodKey>>,
@@ -169,10 +169,6 @@ impl Scheduler {
         let complete = KINDS.iter().all(|kind| self.known.contains(kind));
         let due = self.cluster.deadline().filter(|_| complete && self.bindings.len() < BINDINGS)?;
         self.start.checked_add(due)
-    }
-
-    fn has_events(&self) -> bool {
-        !self.writing.is_idle() || self.writer.has_events()
     }
 
     async fn watched(&mut self, kind: Kind, event: Event<Object>, pace: &mut Pace) {
@@ -249,7 +245,7 @@ impl Scheduler {
     /// Handles the end of a binding.
     fn bound(&mut self, (waiting, node, bound): Bound) {
         if bound {
-            self.writer.bound(&waiting.pod, &node);
+            self.events.record(told::bound(&waiting.pod, &node));
         } else {
             self.cluster.binding_failed(*waiting, self.start.elapsed());
         }
@@ -268,16 +264,18 @@ impl Scheduler {
                 }
             }
             Some(Decision::Tell { failure, unnominated }) => {
+                self.events.record(told::failed(&failure));
                 self.writer.fail(&failure, None).await;
                 if unnominated {
                     self.writer.unnominate(&[failure.pod]).await;
                 }
             }
             Some(Decision::Preempt { failure, node, victims, outdone }) => {
+                self.events.record(told::failed(&failure));
                 // First where: should we end before the others go, the same node is chosen again.
                 self.writer.fail(&failure, Some(&node)).await;
                 self.writer.unnominate(&outdone).await;
-                if !self.writer.preempt(&victims, &failure.pod, &node).await {
+                if !self.writer.preempt(&victims, &failure.pod, &node, &mut self.events).await {
                     self.cluster.preemption_failed(&failure.pod.key);
                 }
             }

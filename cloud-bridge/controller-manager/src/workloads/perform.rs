@@ -96,6 +96,7 @@ fn event_of(told: Told) -> Event {
         reason: told.reason,
         message: told.message,
         component: told.component,
+        action: None,
     }
 }
 

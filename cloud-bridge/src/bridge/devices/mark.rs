@@ -83,33 +83,25 @@ async fn list(
 ) -> kube::Result<HashMap<Box<str>, Vec<Value>>> {
     let mut found: HashMap<Box<str>, Vec<Value>> = HashMap::new();
     let watch = shared.devices.get();
-    let mut next = String::new();
-    loop {
-        let path = format!("/apis/{DEVICES_API}/devicestatuses?limit={PAGE}&continue={next}");
-        let page: Value = {
-            let _turn = shared.writes.acquire().await;
-            requests.get(&path).await?
+    let take = |object: Value| {
+        let node = object["status"]["extensions"][OURS]["node"].as_str().unwrap_or_default();
+        let Some((node, step)) = steps.get_key_value(node) else { return true };
+        let wanted = match step {
+            Step::Mark => stale::mark(&object, node, u64::MAX, false),
+            // A Device that is now bound to another node: this node's values are not its current ones.
+            Step::Clear => stale::clear(&object, node).filter(|_| {
+                let device = watch.as_ref().and_then(|watch| watch.device(&name(&object)).0);
+                device.is_none_or(|device| device.node == *node)
+            }),
         };
-        for object in page["items"].as_array().into_iter().flatten() {
-            let node = object["status"]["extensions"][OURS]["node"].as_str().unwrap_or_default();
-            let Some((node, step)) = steps.get_key_value(node) else { continue };
-            let wanted = match step {
-                Step::Mark => stale::mark(object, node, u64::MAX, false),
-                // A Device that is now bound to another node: this node's values are not its current ones.
-                Step::Clear => stale::clear(object, node).filter(|_| {
-                    let device = watch.as_ref().and_then(|watch| watch.device(&name(object)).0);
-                    device.is_none_or(|device| device.node == *node)
-                }),
-            };
-            if wanted.is_some() {
-                found.entry(node.clone()).or_default().push(trimmed(object));
-            }
+        if wanted.is_some() {
+            found.entry(node.clone()).or_default().push(trimmed(&object));
         }
-        next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-        if next.is_empty() {
-            return Ok(found);
-        }
-    }
+        true
+    };
+    let _turn = shared.writes.acquire().await;
+    requests.each(&format!("/apis/{DEVICES_API}/devicestatuses"), "", PAGE, take).await?;
+    Ok(found)
 }
 
 fn name(object: &Value) -> Name {

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use http::Request;
+
 use super::*;
 
 /// An API with these objects, and the number of its answers.

@@ -9,7 +9,6 @@ use edge_runtime::cli::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb}
 use edge_runtime::config::{Config, Overrides};
 use edge_runtime::launch::runtimes::Runtimes;
 use edge_runtime::monitor::exec::terminal_process;
-use sampan_pod::record::ContainerState;
 
 use crate::find;
 
@@ -29,8 +28,7 @@ pub(super) const VERB: Verb = Verb {
 fn run(given: Given) -> Result<(), CliError> {
     let paths = given.paths()?;
     let (pod, name) = find::container(&given, &paths)?;
-    let state = pod.containers.get(&name).map(|container| &container.state);
-    let Some(ContainerState::Running { id, .. } | ContainerState::Stopping { id, pid: 1.., .. }) = state else {
+    let Some((id, _)) = pod.containers.get(&name).and_then(|container| container.state.process()) else {
         return Err(CliError::Failed(format!("container {name} of pod {} is not running", pod.name)));
     };
     let named = Overrides { node_name: Some("node".into()), joined: None };

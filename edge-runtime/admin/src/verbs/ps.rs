@@ -70,10 +70,6 @@ fn row(pod: &PodRecord, name: &str, container: &ContainerRecord) -> Row {
         ContainerState::Pulling { .. } => ("Pulling", None),
         ContainerState::Starting { .. } => ("Starting", None),
     };
-    let pid = match &container.state {
-        ContainerState::Running { pid, .. } | ContainerState::Stopping { pid, .. } => Some(*pid),
-        _ => None,
-    };
     let (reason, exit_code) = match &container.state {
         ContainerState::Terminated(end) => (end.reason.as_str(), Some(end.exit_code)),
         other => (other.shown().0, None),
@@ -88,7 +84,7 @@ fn row(pod: &PodRecord, name: &str, container: &ContainerRecord) -> Row {
         reason: reason.to_owned(),
         exit_code,
         restarts: container.attempt,
-        pid,
+        pid: container.state.process().map(|(_, pid)| pid),
         started_at,
         id: container_id(&pod.uid, name, container.attempt),
         image: container.image.clone(),
@@ -134,6 +130,7 @@ fn table(rows: &[Row], wide: bool) -> String {
 #[cfg(test)]
 mod tests {
     use sampan_pod::clock::Mono;
+    use sampan_pod::record::{SignalState, StopReason};
 
     use super::*;
 
@@ -160,6 +157,23 @@ mod tests {
         assert_eq!((cells(&narrow), cells(&wide)), (vec![7, 7, 7], vec![9, 9, 9]), "{wide}");
         assert!(wide.lines().nth(1).unwrap().ends_with("  -   nginx:1"), "{wide}");
         assert!(narrow.contains("shop       web  app        Running  0         7    "), "{narrow}");
+    }
+
+    #[test]
+    fn container_without_a_process_has_no_pid() {
+        let mut pod = pod();
+        for (pid, shown) in [(7, Some(7)), (0, None)] {
+            pod.containers.get_mut("app").unwrap().state = ContainerState::Stopping {
+                id: "x".into(),
+                pid,
+                started_at: None,
+                because: StopReason::Deleted,
+                kill_at: Mono::default(),
+                spare_until: None,
+                signal: SignalState::Stop,
+            };
+            assert_eq!(rows(&pod).next().unwrap().pid, shown);
+        }
     }
 
     #[test]

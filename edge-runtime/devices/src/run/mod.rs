@@ -4,11 +4,13 @@
 //! | file | owns |
 //! |---|---|
 //! | `works` | who the helper works for, and what the daemon changes of that |
+//! | `turn` | how many events a turn takes |
 //! | `act` | what follows from an event |
 //! | `said` | what the daemon and clients say, and what they are told |
 
 mod act;
 mod said;
+mod turn;
 mod works;
 
 use std::collections::BTreeSet;
@@ -30,10 +32,9 @@ use crate::mqtt::{Filters, News, Outlets};
 use crate::rules::{self, Request as RuleRequest};
 use crate::server::{self, Callers};
 use crate::twins::{Now, Request};
+use turn::{NEWS, together};
 use works::Works;
 
-/// Queue of events for the loop; beyond it their sources wait.
-const NEWS: usize = 32;
 /// Time without an event that needs much memory for a moment.
 const CALM: Duration = Duration::from_secs(2);
 /// Prefix of the topics of devices: no namespace has a name that begins like that.
@@ -59,14 +60,7 @@ pub async fn run(socket: &Path) -> io::Result<()> {
             let wake = helper.wake();
             tokio::select! {
                 Some(heard) = callers_news.recv() => helper.heard(heard),
-                Some(news) = broker_news.recv() => {
-                    helper.broker(news);
-                    // Events that arrived together are answered together; each has few answers.
-                    for _ in 1..NEWS {
-                        let Ok(news) = broker_news.try_recv() else { break };
-                        helper.broker(news);
-                    }
-                }
+                Some(news) = broker_news.recv() => together(news, &mut broker_news, |news| helper.broker(news)),
                 Some(call) = mappers_calls.recv() => helper.called(call),
                 Some(answered) = mappers_answers.recv() => helper.answered(answered),
                 Some(answered) = rules_answers.recv() => helper.carried_out(answered),

@@ -167,6 +167,15 @@ impl ContainerState {
         }
     }
 
+    /// Id and pid of the attempt that has a process. A container that is stopped before its start has answered does not
+    /// have one yet.
+    pub fn process(&self) -> Option<(&str, i32)> {
+        match self {
+            Self::Running { id, pid, .. } | Self::Stopping { id, pid: pid @ 1.., .. } => Some((id.as_str(), *pid)),
+            _ => None,
+        }
+    }
+
     /// Id of the attempt that may have processes on the node.
     pub fn live_id(&self) -> Option<&str> {
         match self {

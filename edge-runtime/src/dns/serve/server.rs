@@ -57,6 +57,9 @@ pub(super) struct Server {
     begun: Instant,
 }
 
+/// Whether a query came by TCP, and its client.
+type Asker = (bool, IpAddr);
+
 /// What to do about a query.
 pub(super) enum Local {
     Answer(Vec<u8>),
@@ -162,17 +165,17 @@ impl Server {
                     ask_by_tcp(&asked)
                 }
             }
-            Local::Ask(asked, alias) => self.others(packet, &asked, alias, tcp).await,
+            Local::Ask(asked, alias) => self.others(packet, &asked, alias, (tcp, from)).await,
             Local::Learn(asked, _) => self.failed(&asked, tcp),
             Local::Ignore => refused(packet),
         }
     }
 
-    async fn others(&self, packet: &[u8], asked: &Question, alias: Option<(Record, String)>, tcp: bool) -> Vec<u8> {
+    async fn others(&self, packet: &[u8], asked: &Question, alias: Option<(Record, String)>, asker: Asker) -> Vec<u8> {
         if let Some((record, target)) = alias {
-            return self.through_alias(asked, record, &target, tcp).await;
+            return self.through_alias(asked, record, &target, asker).await;
         }
-        self.fetch(packet, asked, tcp).await.unwrap_or_else(|| self.failed(asked, tcp))
+        self.fetch(packet, asked, asker).await.unwrap_or_else(|| self.failed(asked, asker.0))
     }
 
     fn cached(&self, packet: &[u8], asked: &Question, stale: bool) -> Option<Vec<u8>> {
@@ -181,16 +184,17 @@ impl Server {
     }
 
     /// Returns the answer of other servers, or a stale one from the cache.
-    async fn fetch(&self, packet: &[u8], asked: &Question, tcp: bool) -> Option<Vec<u8>> {
+    async fn fetch(&self, packet: &[u8], asked: &Question, (tcp, from): Asker) -> Option<Vec<u8>> {
         let told = self.upstream.ask(packet, asked, tcp).await;
         let Some(told) = told else { return self.cached(packet, asked, true) };
         let key = key(packet, 12 + asked.raw.len());
-        self.cache.borrow_mut().put(key, &told, self.begun.elapsed());
+        self.cache.borrow_mut().put(key, &told, from, self.begun.elapsed());
         Some(told)
     }
 
     /// Returns the alias, and the addresses of its target from other servers.
-    async fn through_alias(&self, asked: &Question, record: Record, target: &str, tcp: bool) -> Vec<u8> {
+    async fn through_alias(&self, asked: &Question, record: Record, target: &str, asker: Asker) -> Vec<u8> {
+        let (tcp, _) = asker;
         let kind = match asked.kind {
             A => addresses::RecordType::A,
             AAAA => addresses::RecordType::Aaaa,
@@ -203,7 +207,7 @@ impl Server {
         let Ok(inner) = question(&packet) else { return self.failed(asked, tcp) };
         let told = match self.cached(&packet, &inner, false) {
             Some(told) => Some(told),
-            None => self.fetch(&packet, &inner, tcp).await,
+            None => self.fetch(&packet, &inner, asker).await,
         };
         let (code, ips) = match told.and_then(|told| addresses::answer(&told, asked.id, target, kind)) {
             Some(addresses::Answer::Addresses(ips)) => (Code::NoError, ips),

@@ -39,8 +39,8 @@ fn pods(node: &Node, text: &mut Text) {
     for (_, entry) in node.cx.pods.iter() {
         let mut runs = false;
         for container in entry.record.containers.values() {
-            let state = match container.state {
-                ContainerState::Running { .. } | ContainerState::Stopping { .. } => 0,
+            let state = match &container.state {
+                state if state.process().is_some() => 0,
                 ContainerState::Terminated(_) => 1,
                 _ => 2,
             };
@@ -196,22 +196,39 @@ fn write_bytes(io: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::node::bench::{Bench, running};
+    use crate::pod::clock::Mono;
+    use crate::pod::record::{SignalState, StopReason};
+
+    /// A container that is being stopped. Its pid is 0 while its start has not answered.
+    fn stopping(pid: i32) -> ContainerState {
+        ContainerState::Stopping {
+            id: "i".to_owned(),
+            pid,
+            started_at: None,
+            because: StopReason::Deleted,
+            kill_at: Mono(0),
+            spare_until: None,
+            signal: SignalState::Stop,
+        }
+    }
 
     #[test]
     fn containers_are_counted_by_their_state() {
         let mut bench = Bench::new();
-        ["a", "b"].iter().for_each(|uid| bench.add(uid));
+        ["a", "b", "d", "e"].iter().for_each(|uid| bench.add(uid));
         bench.container("a", running("a", 7));
         bench.container("b", ContainerState::waiting());
+        bench.container("d", stopping(7));
+        bench.container("e", stopping(0));
         let mut text = Text::default();
         pods(&bench.node, &mut text);
         let text = text.finish();
         for line in [
-            "kubelet_running_pods 1",
-            "sampan_node_pods 2",
-            r#"kubelet_running_containers{container_state="running"} 1"#,
+            "kubelet_running_pods 2",
+            "sampan_node_pods 4",
+            r#"kubelet_running_containers{container_state="running"} 2"#,
             r#"kubelet_running_containers{container_state="exited"} 0"#,
-            r#"kubelet_running_containers{container_state="created"} 1"#,
+            r#"kubelet_running_containers{container_state="created"} 2"#,
             r#"sampan_node_container_restarts_total{container="c",pod="a",namespace="ns"} 0"#,
         ] {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");

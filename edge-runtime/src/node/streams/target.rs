@@ -2,7 +2,7 @@
 
 use crate::node::context::Context;
 use crate::node::pods::Entry;
-use crate::pod::record::{ContainerRecord, ContainerState};
+use crate::pod::record::ContainerRecord;
 
 /// The pod of this name, which `uid` (if any) confirms: its own, or that of its mirror.
 pub(super) fn pod<'a>(cx: &'a Context, namespace: &str, pod: &str, uid: &str) -> Result<&'a Entry, String> {
@@ -18,12 +18,10 @@ pub(super) fn container<'a>(entry: &'a Entry, name: &str) -> Result<&'a Containe
 
 /// Id of the container of this name, which runs.
 pub(super) fn running(entry: &Entry, name: &str) -> Result<String, String> {
-    let record = container(entry, name)?;
-    let id = match &record.state {
-        ContainerState::Running { id, .. } | ContainerState::Stopping { id, pid: 1.., .. } => Some(id),
-        _ => None,
-    };
-    id.cloned().ok_or_else(|| format!("container {name} of pod {} is not running", entry.record.name))
+    let process = container(entry, name)?.state.process();
+    process
+        .map(|(id, _)| id.to_owned())
+        .ok_or_else(|| format!("container {name} of pod {} is not running", entry.record.name))
 }
 
 #[cfg(test)]
@@ -32,7 +30,7 @@ mod tests {
 
     use super::*;
     use crate::pod::clock::{Mono, Now};
-    use crate::pod::record::{ContainerKind, PodRecord, PodSource, SignalState, StopReason};
+    use crate::pod::record::{ContainerKind, ContainerState, PodRecord, PodSource, SignalState, StopReason};
 
     #[test]
     fn command_runs_in_a_container_with_a_process() {

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::weight::weight_of_shares;
 use super::*;
 
 struct Tree(Cgroups);

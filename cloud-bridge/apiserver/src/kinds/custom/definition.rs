@@ -6,7 +6,7 @@ use edge_protocol::json::SetField;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1;
 use serde_json::{Value, json};
 
-use super::validate::Judge;
+use super::validate::{Judge, Place};
 use super::{FINALIZER, approval, cel, scale, structural};
 use crate::codec::decode;
 use crate::kinds::columns::{NAME, name};
@@ -175,7 +175,7 @@ fn validate(obj: &Value) -> Vec<FieldError> {
 
 /// Errors of the versions' schemas, and of the paths of `scale`.
 fn schemas(definition: &Value) -> Vec<FieldError> {
-    let mut judge = Judge::of_definition();
+    let mut judge = Judge::at(Place::Thread);
     let all = cel::schemas(definition).into_iter();
     let mut errors: Vec<FieldError> =
         all.flat_map(|(path, schema)| structural::check(schema, &path, &mut judge)).collect();

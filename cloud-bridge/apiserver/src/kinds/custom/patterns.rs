@@ -21,8 +21,8 @@ const PROGRAMS_MAX: usize = 8 << 20;
 /// every letter: seventy million steps, about a second. Usual patterns need a small part of it.
 const WORK_MAX: u64 = 1 << 32;
 
-/// The same limit for the defaults of one definition, which are short, and are matched on the bridge's thread.
-pub(super) const DEFAULTS_WORK: u64 = 1 << 28;
+/// The same limit for what is matched on the bridge's thread: some 60 ms.
+pub(super) const THREAD_WORK: u64 = 1 << 28;
 
 /// A pattern as a program.
 struct Pattern {

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::cel::Validations;
+use super::validate::Place;
 use super::walk::since;
 use super::{embedded, lists, scale, schema, validate};
 use crate::codec::decode::{self, Decoded};
@@ -17,7 +18,7 @@ use crate::codec::jsonpath;
 use crate::kinds::columns::human_duration;
 use crate::patch::shape::Shape;
 use crate::resource::cel::CelQuestion;
-use crate::resource::strategy::{Column, ScalePaths, Strategy};
+use crate::resource::strategy::{Column, Foreseen, ScalePaths, Strategy};
 use apimachinery::field::FieldError;
 
 /// Maximum number of errors that are kept for the validation that follows.
@@ -29,8 +30,8 @@ pub(crate) struct Custom {
     has_patterns: bool,
     /// Whether the schema restricts the name.
     has_names: bool,
-    /// The errors of the last object that was validated beside the thread, by its hash.
-    foreseen: Mutex<Option<(u64, Vec<FieldError>)>>,
+    /// Errors of the object that is validated next, if it was validated beside the thread.
+    foreseen: Mutex<Option<Foreseen>>,
     validations: Option<Validations>,
     status: bool,
     scale: Option<ScalePaths>,
@@ -127,7 +128,7 @@ impl Custom {
         errors
     }
 
-    fn foreseen(&self) -> MutexGuard<'_, Option<(u64, Vec<FieldError>)>> {
+    fn foreseen(&self) -> MutexGuard<'_, Option<Foreseen>> {
         self.foreseen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,22 +155,21 @@ impl Custom {
     /// Errors by the schema: those that were foreseen for this object, or found now.
     fn by_schema(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         if self.has_patterns {
-            let key = self.key(subresource, new, old);
-            let known = self.foreseen().take_if(|(of, _)| *of == key);
-            if let Some((_, errors)) = known {
+            let known = self.foreseen().take();
+            if let Some(Foreseen { errors, .. }) = known.filter(|known| known.of == self.key(subresource, new, old)) {
                 return errors;
             }
         }
-        self.judge(subresource, new, old)
+        self.judge(subresource, new, old, Place::Thread)
     }
 
-    fn judge(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    fn judge(&self, subresource: &str, new: &Value, old: Option<&Value>, place: Place) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if subresource != "status" {
-            validate::validate(new, old, &self.schema, "", &mut errors);
+            validate::validate(new, old, &self.schema, "", place, &mut errors);
         } else if let Some(status) = new.get("status") {
             let schema = &self.schema["properties"]["status"];
-            validate::validate(status, old.and_then(|old| old.get("status")), schema, "status", &mut errors);
+            validate::validate(status, old.and_then(|old| old.get("status")), schema, "status", place, &mut errors);
         }
         errors
     }
@@ -195,18 +195,16 @@ impl Custom {
     }
 }
 
-/// Whether there are patterns or alternatives anywhere in a schema, which may take long also for a short object. A
-/// property of such a name is an object.
+/// Whether there are patterns or combined schemas anywhere in a schema, which may take long also for a short object.
 fn has_patterns(schema: &Value) -> bool {
-    match schema {
-        Value::Object(map) => {
-            map.get("pattern").is_some_and(Value::is_string)
-                || ["anyOf", "oneOf"].iter().any(|word| map.get(*word).is_some_and(Value::is_array))
-                || map.values().any(has_patterns)
+    schema.as_object().into_iter().flatten().any(|(word, below)| match (word.as_str(), below) {
+        ("pattern", Value::String(_)) | ("allOf" | "anyOf" | "oneOf", Value::Array(_)) | ("not", Value::Object(_)) => {
+            true
         }
-        Value::Array(items) => items.iter().any(has_patterns),
+        ("properties", Value::Object(properties)) => properties.values().any(has_patterns),
+        ("items" | "additionalProperties", below) => has_patterns(below),
         _ => false,
-    }
+    })
 }
 
 /// A timestamp as an age, as kubectl shows dates.
@@ -233,13 +231,17 @@ impl Strategy for Custom {
         self.has_patterns
     }
 
-    fn foresee(&self, subresource: &str, new: &Value, old: Option<&Value>) {
-        if self.has_patterns && matches!(subresource, "" | "status") {
-            let mut errors = self.judge(subresource, new, old);
-            errors.truncate(FORESEEN_MAX);
-            let key = self.key(subresource, new, old);
-            *self.foreseen() = Some((key, errors));
+    fn foresee(&self, subresource: &str, new: &Value, old: Option<&Value>) -> Option<Foreseen> {
+        if !self.has_patterns || !matches!(subresource, "" | "status") {
+            return None;
         }
+        let mut errors = self.judge(subresource, new, old, Place::Aside);
+        errors.truncate(FORESEEN_MAX);
+        Some(Foreseen { of: self.key(subresource, new, old), errors })
+    }
+
+    fn recall(&self, foreseen: Option<Foreseen>) {
+        *self.foreseen() = foreseen;
     }
 
     fn decode(&self, mut value: Value) -> Result<Decoded, String> {
@@ -404,6 +406,8 @@ mod tests {
         };
         assert!(has(json!({"properties": {"a": {"items": {"anyOf": [{"pattern": "^x$"}]}}}})));
         assert!(!has(json!({"properties": {"pattern": {"type": "string"}, "oneOf": {"type": "string"}}})));
+        assert!(!has(json!({"properties": {"not": {"type": "string"}, "properties": {"type": "object"}}})));
+        assert!(has(json!({"additionalProperties": {"not": {"enum": ["x"]}}})) && has(json!({"allOf": [{}]})));
         assert!(has(json!({"properties": {"a": {"oneOf": [{"minLength": 1}, {"enum": ["x"]}]}}})), "these multiply");
     }
 
@@ -413,12 +417,15 @@ mod tests {
         let custom = Custom::new(&json!({}), &json!({"schema": {"openAPIV3Schema": schema}}), false);
         let object = |a: &str, uid: &str| json!({"metadata": {"name": "n", "uid": uid}, "a": a});
         let errors = |a: &str| custom.validate_create(&object(a, "u")).len();
-        custom.foresee("", &object("y", ""), None);
+        let foresee = |a: &str| custom.foresee("", &object(a, ""), None).unwrap();
+        custom.recall(Some(foresee("y")));
         assert_eq!(errors("x"), 0, "another object");
-        assert!(custom.foreseen().is_some());
-        assert_eq!(errors("y"), 1);
-        assert!(custom.foreseen().is_none(), "they are used once");
-        assert_eq!(errors("y"), 1, "found again");
+        assert_eq!(errors("y"), 1, "found now");
+        let Foreseen { of, errors: found } = foresee("x");
+        assert_eq!(found.len(), 0);
+        custom.recall(Some(Foreseen { of, errors: foresee("y").errors }));
+        assert_eq!((errors("x"), errors("x")), (1, 0), "not judged again, and used once");
+        assert!(custom.foresee("scale", &object("y", ""), None).is_none());
     }
 
     #[test]

@@ -225,6 +225,7 @@ fn defaults<'s>(schema: &'s Value, path: &str, judge: &mut Judge<'s>, errors: &m
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::custom::validate::Place;
 
     /// Errors of a field `a` with this schema.
     fn told(of_a: Value) -> Vec<String> {
@@ -232,7 +233,7 @@ mod tests {
     }
 
     fn told_root(schema: Value) -> Vec<String> {
-        let errors = check(&schema, "s", &mut Judge::of_definition());
+        let errors = check(&schema, "s", &mut Judge::at(Place::Thread));
         errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect()
     }
 

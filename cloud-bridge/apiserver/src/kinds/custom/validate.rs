@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Number, Value};
 
 use super::lists;
-use super::patterns::{DEFAULTS_WORK, Patterns};
+use super::patterns::{Patterns, THREAD_WORK};
 use apimachinery::field::{Errors, FieldError, FieldErrorKind};
 
 /// How many errors are made in full. Those beyond are counted only, and a schema may have long words.
@@ -14,16 +14,35 @@ const TOLD: usize = 512;
 /// An enumeration that is longer is looked up, not looked through.
 const SHORT: usize = 16;
 
-/// How often values of one object are held against schemas of `anyOf`, `oneOf` and `not`: these multiply.
+/// Maximum number of errors. An object with that many is refused anyway.
+const ERRORS_MAX: usize = 100_000;
+
+/// How often values of one object are held against schemas of `allOf`, `anyOf`, `oneOf` and `not`: these multiply.
 const ALTERNATIVES_MAX: usize = 500_000;
 
-/// The same limit for the defaults of one definition, which are judged on the bridge's thread.
-const DEFAULTS_ALTERNATIVES: usize = 20_000;
+/// The same limit for what is judged on the bridge's thread.
+const THREAD_ALTERNATIVES: usize = 20_000;
+
+/// Where values are judged, which limits the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Beside the bridge's thread, one object at a time.
+    Aside,
+    /// On it: the defaults of a definition, and an object that is stored otherwise than it was judged aside.
+    Thread,
+}
 
 /// Adds the errors of `value` at `path`. Parts that equal `old` are not checked: they may be older than the schema
 /// (apiextensions-apiserver pkg/apiserver/validation/ratcheting.go).
-pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    errors.extend(Judge::default().errors(Held { value, old, schema, path }));
+pub(crate) fn validate(
+    value: &Value,
+    old: Option<&Value>,
+    schema: &Value,
+    path: &str,
+    place: Place,
+    errors: &mut Vec<FieldError>,
+) {
+    errors.extend(Judge::at(place).errors(Held { value, old, schema, path }));
 }
 
 /// A value that is held against a schema.
@@ -41,7 +60,7 @@ pub(super) struct Held<'v, 's> {
 pub(super) struct Judge<'s> {
     errors: Errors,
     pub(super) patterns: Patterns<'s>,
-    /// How deep within alternatives the value is judged, and how often that was.
+    /// How deep within combined schemas the value is judged, and how often that was, with the errors of alternatives.
     within: usize,
     alternatives: usize,
     /// The allowed words of an enum, by the address of its list.
@@ -49,10 +68,15 @@ pub(super) struct Judge<'s> {
 }
 
 impl<'s> Judge<'s> {
-    /// Returns a judge for the defaults of one definition.
-    pub(super) fn of_definition() -> Self {
-        let alternatives = ALTERNATIVES_MAX - DEFAULTS_ALTERNATIVES;
-        Self { patterns: Patterns::within(DEFAULTS_WORK), alternatives, ..Self::default() }
+    /// Returns a judge with the limits of this place.
+    pub(super) fn at(place: Place) -> Self {
+        match place {
+            Place::Aside => Self::default(),
+            Place::Thread => {
+                let alternatives = ALTERNATIVES_MAX - THREAD_ALTERNATIVES;
+                Self { patterns: Patterns::within(THREAD_WORK), alternatives, ..Self::default() }
+            }
+        }
     }
 
     /// The errors of a value.
@@ -67,7 +91,7 @@ impl<'s> Judge<'s> {
 
     /// Whether the limits are used up.
     fn is_spent(&self) -> bool {
-        self.patterns.spent || self.alternatives > ALTERNATIVES_MAX
+        self.patterns.spent || self.alternatives > ALTERNATIVES_MAX || self.errors.len() > ERRORS_MAX
     }
 
     fn judge(&mut self, held: Held<'_, 's>) {
@@ -219,9 +243,11 @@ impl<'s> Judge<'s> {
 
     fn combined(&mut self, held: Held<'_, 's>) {
         let Held { value, schema, path, .. } = held;
+        self.within += 1;
         for schema in schema["allOf"].as_array().into_iter().flatten() {
             self.judge(Held { schema, ..held });
         }
+        self.within -= 1;
         if let Some(any) = schema["anyOf"].as_array()
             && !any.iter().any(|schema| self.fits(held, schema))
         {
@@ -251,7 +277,9 @@ impl<'s> Judge<'s> {
         self.within += 1;
         self.judge(Held { schema, old: None, ..held });
         self.within -= 1;
-        std::mem::replace(&mut self.errors, errors).is_empty()
+        let found = std::mem::replace(&mut self.errors, errors).len();
+        self.alternatives += found.saturating_sub(1);
+        found == 0
     }
 }
 

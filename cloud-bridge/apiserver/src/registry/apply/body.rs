@@ -58,7 +58,7 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     let shape = ctx.resource.strategy().shape();
-    let repeated = repeated(&written, shape)?;
+    let repeated = repeated(&written, shape, [ctx.field_budget(), ctx.field_budget()])?;
     let subject = format!("{}/{}; {kind}", meta::text(&written, "namespace"), meta::text(&written, "name"));
     let config = (ctx.writer.manager() == last_applied::MANAGER).then(|| last_applied::config(&mut written));
     let Decoded { value: object, unknown } = ctx.checked(written).map_err(|why| untyped(&subject, &why))?;
@@ -78,12 +78,11 @@ pub(super) fn read(ctx: &Context<'_>, body: &Bytes) -> ApiResult<Body> {
     Err(untyped(&subject, &why))
 }
 
-/// Duplicates in an applied object.
+/// Duplicates in an applied object. The budgets are the same: one for what was sent, and one for its set.
 ///
 /// # Errors
 /// 413 for too many fields.
-fn repeated(written: &Value, shape: Shape<'_>) -> ApiResult<Vec<String>> {
-    let (mut sent, mut kept) = (Budget::default(), Budget::default());
+fn repeated(written: &Value, shape: Shape<'_>, [mut sent, mut kept]: [Budget; 2]) -> ApiResult<Vec<String>> {
     let set = FieldSet::of(written, shape, &mut sent).map_err(|_| too_large("fields"))?;
     set.charge(&mut kept).map_err(|_| too_large("fields"))?;
     let mut told = Vec::new();

@@ -20,12 +20,17 @@ const ANNOTATIONS_MAX: usize = 256 * 1024;
 pub(super) fn unchanged(ctx: &Context<'_>, live: &Value) -> Option<FieldSet> {
     let text = live["metadata"]["annotations"][ANNOTATION].as_str()?;
     let last = ctx.checked(serde_json::from_str(text).ok()?).ok()?.value;
-    unchanged_since(&last, live, ctx.resource.strategy().shape())
+    unchanged_since(&last, live, ctx.resource.strategy().shape(), [ctx.field_budget(), ctx.change_budget()])
 }
 
-fn unchanged_since(last: &Value, live: &Value, shape: Shape<'_>) -> Option<FieldSet> {
-    let set = FieldSet::of(last, shape, &mut Budget::default()).ok()?;
-    let since = Changes::between(last, live, shape, &mut Budget::default()).ok()?;
+fn unchanged_since(
+    last: &Value,
+    live: &Value,
+    shape: Shape<'_>,
+    [mut fields, mut changes]: [Budget; 2],
+) -> Option<FieldSet> {
+    let set = FieldSet::of(last, shape, &mut fields).ok()?;
+    let since = Changes::between(last, live, shape, &mut changes).ok()?;
     Some(set.difference(&since.written()).difference(&since.removed))
 }
 
@@ -88,7 +93,8 @@ mod tests {
     fn fields_that_somebody_changed_are_not_taken_over() {
         let shape = Shape::built(&merge_keys::OBJECT);
         let last = json!({"spec": {"a": 1, "b": 1, "c": 1}});
-        let set = unchanged_since(&last, &json!({"spec": {"a": 1, "b": 2, "d": 1}}), shape).unwrap();
+        let live = json!({"spec": {"a": 1, "b": 2, "d": 1}});
+        let set = unchanged_since(&last, &live, shape, [Budget::default(), Budget::default()]).unwrap();
         assert_eq!(set.encode(), json!({"f:spec": {"f:a": {}}}));
     }
 }

@@ -17,7 +17,7 @@ use super::managed_fields::entries::{Entries, Operation, Owner};
 use super::managed_fields::writer::Writer;
 use super::{create, managed_fields, update};
 use crate::codec::decode;
-use crate::patch::budget::{Budget, TooManyFields};
+use crate::patch::budget::TooManyFields;
 use crate::patch::changes::Changes;
 use crate::patch::field_set::FieldSet;
 use crate::patch::merge;
@@ -53,7 +53,7 @@ pub(crate) fn draft(ctx: &mut Context<'_>, body: &Bytes, current: Option<&Arc<St
         let always = |name: &str| resource.rules().structures.contains(&name);
         map.retain(|name, value| !always(name) || value.as_object().is_none_or(|fields| !fields.is_empty()));
     }
-    let set = FieldSet::of(&applied, resource.strategy().shape(), &mut Budget::default()).map_err(too_many)?;
+    let set = FieldSet::of(&applied, resource.strategy().shape(), &mut ctx.field_budget()).map_err(too_many)?;
     let Some(current) = current else {
         if !ctx.path.subresource.is_empty() {
             return Err(ApiError::not_found(&resource, &ctx.path.name));
@@ -101,7 +101,7 @@ fn named(ctx: &Context<'_>) -> ApiResult<()> {
 /// An applier without a name, and conflicts.
 pub(crate) fn part(ctx: &Context<'_>, live: &Value, applied: Value) -> ApiResult<(Value, Value)> {
     named(ctx)?;
-    let set = FieldSet::of(&applied, ctx.resource.strategy().shape(), &mut Budget::default()).map_err(too_many)?;
+    let set = FieldSet::of(&applied, ctx.resource.strategy().shape(), &mut ctx.field_budget()).map_err(too_many)?;
     let (merged, entries) = laid_over(ctx, live, applied, set)?;
     Ok((merged, entries.write()))
 }
@@ -129,7 +129,7 @@ fn laid_over(ctx: &Context<'_>, live: &Value, applied: Value, set: FieldSet) -> 
     if let Some(last) = last {
         merge::prune(&mut merged, &last.set, &entries.all().union(&set), shape);
     }
-    let changes = Changes::between(live, &merged, shape, &mut Budget::default()).map_err(too_many)?;
+    let changes = Changes::between(live, &merged, shape, &mut ctx.change_budget()).map_err(too_many)?;
     let written = managed_fields::ownable(ctx, changes.written());
     let conflicts = conflict::find(&entries, &written);
     if !conflicts.is_empty() && !ctx.query.flag("force") && !may_take_over(ctx, live, &conflicts) {
@@ -148,7 +148,7 @@ fn tracked(ctx: &Context<'_>, live: &Value) -> Result<Entries, TooManyFields> {
         return Ok(entries);
     }
     let shape = ctx.resource.strategy().shape();
-    let changes = Changes::between(&json!({}), live, shape, &mut Budget::default())?;
+    let changes = Changes::between(&json!({}), live, shape, &mut ctx.field_budget())?;
     let owner = Writer::new(BEFORE_FIRST_APPLY, "", &ctx.path.subresource).owner(Operation::Update, &ctx.resource);
     let mut entries = Entries::default();
     entries.add(owner, managed_fields::ownable(ctx, changes.added), &meta::rfc3339(ctx.now));

@@ -70,7 +70,7 @@ fn is_reset(sent: &Value) -> bool {
 
 fn updated_by(ctx: &Context<'_>, mut entries: Entries, new: &Value, old: &Value) -> Result<Value, TooManyFields> {
     let shape = ctx.resource.strategy().shape();
-    let changes = Changes::between(old, new, shape, &mut Budget::default())?;
+    let changes = Changes::between(old, new, shape, &mut ctx.change_budget())?;
     let written = changes.written();
     entries.disown(&written);
     entries.disown(&changes.removed);

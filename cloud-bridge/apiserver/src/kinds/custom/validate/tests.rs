@@ -6,7 +6,7 @@ use super::*;
 
 fn texts(value: &Value, schema: &Value) -> Vec<String> {
     let mut errors = Vec::new();
-    validate(value, None, schema, "", &mut errors);
+    validate(value, None, schema, "", Place::Aside, &mut errors);
     errors.iter().map(|e| format!("{}: {}", e.field, e.message)).collect()
 }
 
@@ -54,7 +54,7 @@ fn what_has_not_changed_is_not_judged() {
     }});
     let fields = |old: &Value, new: Value| {
         let mut errors = Vec::new();
-        validate(&new, Some(old), &schema, "", &mut errors);
+        validate(&new, Some(old), &schema, "", Place::Aside, &mut errors);
         errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
     };
     let old = json!({"spec": {"a": "long"}, "map": [{"k": "1", "v": "long"}], "list": ["long"]});
@@ -108,6 +108,35 @@ fn work_for_patterns_and_alternatives_is_bounded() {
     let told = texts(&json!(vec![1; 20_000]), &many);
     assert!(told.last().is_some_and(|text| text.contains("too large to be held against")), "{told:?}");
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
+#[test]
+fn less_work_is_done_on_the_thread() {
+    let all = json!({"type": "array", "items": {"allOf": vec![json!({"maxLength": 9}); 100]}});
+    let errors = |place| {
+        let mut errors = Vec::new();
+        validate(&json!(vec!["x"; 1_000]), None, &all, "", place, &mut errors);
+        errors.len()
+    };
+    assert_eq!((errors(Place::Aside), errors(Place::Thread)), (0, 1));
+}
+
+#[test]
+fn work_for_combined_schemas_and_missing_fields_is_bounded() {
+    let too_large = |value: &Value, schema: &Value| {
+        let told = texts(value, schema);
+        (told.len(), told.last().is_some_and(|text| text.contains("too large to be held against")))
+    };
+    let all = json!({"type": "array", "items": {"allOf": vec![json!({"maxLength": 9}); 100]}});
+    assert_eq!(too_large(&json!(vec!["x"; 1_000]), &all), (0, false));
+    assert_eq!(too_large(&json!(vec!["x"; 20_000]), &all), (1, true));
+    let names: Vec<String> = (0..1_000).map(|at| format!("n{at}")).collect();
+    let required = json!({"type": "array", "items": {"required": names}});
+    let (told, is_cut) = too_large(&json!(vec![json!({}); 1_000]), &required);
+    assert!(is_cut && (ERRORS_MAX..ERRORS_MAX + 2_000).contains(&told), "{told}");
+    let any = json!({"type": "array", "items": {"anyOf": [{"required": names}, {"type": "object"}]}});
+    assert_eq!(too_large(&json!(vec![json!({}); 100]), &any), (0, false));
+    assert_eq!(too_large(&json!(vec![json!({}); 1_000]), &any), (1, true));
 }
 
 #[test]
