@@ -7,6 +7,11 @@ use clap::Parser;
 use cloud_bridge::cli::{self, Arguments};
 use cloud_bridge::steps;
 
+/// Steps of tasks between two looks at sockets and timers (tokio: 61), and until one has its turn that another thread
+/// has woken (31): a step may take milliseconds, and a request needs several.
+const STEPS: u32 = 8;
+const STEPS_ASIDE: u32 = 4;
+
 fn main() -> ExitCode {
     #[cfg(feature = "standalone")]
     if cloud_bridge::standalone::is_cel_helper() {
@@ -31,6 +36,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     apimachinery::panics::install();
     // One thread: a bridge waits nearly all the time, and idle threads cost memory.
     let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.event_interval(STEPS).global_queue_interval(STEPS_ASIDE);
     let runtime = steps::watch(&mut builder).enable_all().build()?;
     let outcome = runtime.block_on(steps::main(cli::run(arguments)));
     // What still runs has nothing that the API does not hold: do not wait for it.

@@ -10,15 +10,18 @@ use super::rows::unsigned;
 use super::{Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
 
-/// Objects of a storage after a place, and their changes, both in key order.
+/// Objects of a storage after a place, and their changes, both in key order. The changes without what they replaced: so
+/// the index alone answers, and one that a page does not need costs no look into the table.
 pub(super) const EVERYWHERE: [&str; 2] = [
     "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND (ns, name) > (?2, ?3) ORDER BY ns, name",
-    "SELECT ns, name, rev, before FROM changes WHERE storage = ?1 AND (ns, name) > (?2, ?3) ORDER BY ns, name, rev",
+    "SELECT ns, name, rev FROM changes WHERE storage = ?1 AND (ns, name) > (?2, ?3) ORDER BY ns, name, rev",
 ];
-const IN_NAMESPACE: [&str; 2] = [
+pub(super) const IN_NAMESPACE: [&str; 2] = [
     "SELECT ns, name, rev, body FROM objects WHERE storage = ?1 AND ns = ?2 AND name > ?3 ORDER BY name",
-    "SELECT ns, name, rev, before FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 ORDER BY name, rev",
+    "SELECT ns, name, rev FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 ORDER BY name, rev",
 ];
+/// What a change replaced.
+const BEFORE: &str = "SELECT before FROM changes WHERE rev = ?1";
 
 /// Maximum extent of one page.
 #[derive(Debug, Clone, Copy)]
@@ -161,10 +164,13 @@ fn next_change(
         if done == Some(&key) {
             continue;
         }
-        if unsigned(row, 2)? <= rev {
+        let made = unsigned(row, 2)?;
+        if made <= rev {
             return Ok(Some((key, Then::AsNow)));
         }
-        let before = bodies::read(conn, row, 3)?.map(|body| Stored::replaced(key.clone(), body));
+        let mut statement = conn.prepare_cached(BEFORE)?;
+        let before = statement.query_row([made.cast_signed()], |row| bodies::read(conn, row, 0))?;
+        let before = before.map(|body| Stored::replaced(key.clone(), body));
         return Ok(Some((key, Then::Was(before))));
     }
     Ok(None)

@@ -6,6 +6,7 @@ mod options;
 mod tests;
 
 use edge_protocol::json::SetField;
+use std::slice;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -26,9 +27,9 @@ use crate::storage::{Debt, Most, Store, Stored};
 use apimachinery::flow::Flow;
 use apimachinery::json::remove as taken;
 use apimachinery::meta;
-use apimachinery::pace::is_large;
+use apimachinery::pace::{Pace, is_large};
 
-/// Maximum deletions at a time while requests wait.
+/// Maximum objects that are read at a time for their deletion.
 const SLICE: Most = Most { items: 32, bytes: 64 << 10 };
 /// Maximum total size of the deleted objects that an answer shows, in bytes. Above it the answer only says that they
 /// are deleted: no client reads the list, and its memory is charged to no client.
@@ -102,7 +103,7 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
         }
         // Each slice is a step: many such requests of one client do not delay others.
         tokio::task::yield_now().await;
-        let _step = inner.limits.steps.next(flow).await;
+        let mut step = inner.limits.steps.next(flow).await;
         let page = {
             let store = inner.store();
             if store.knows(&ctx.resource.storage, rev).is_err() {
@@ -117,7 +118,16 @@ pub(crate) async fn delete_collection(ctx: &mut Context<'_>, body: &Bytes, flow:
             continue;
         }
         let before = inner.durable.bytes();
-        remove_slice(ctx, &page.items, &options)?;
+        let mut items = page.items.iter();
+        loop {
+            remove_some(ctx, &mut items, &options)?;
+            if items.len() == 0 {
+                break;
+            }
+            drop(step);
+            tokio::task::yield_now().await;
+            step = inner.limits.steps.next(flow).await;
+        }
         if debt.waits(inner.durable.bytes().saturating_sub(before)) {
             written = Some(inner.store().written());
         }
@@ -159,9 +169,12 @@ impl Shown {
     }
 }
 
-fn remove_slice(ctx: &Context<'_>, slice: &[Arc<Stored>], options: &Options) -> ApiResult<()> {
-    let mut store = ctx.inner.store();
-    for stored in slice {
+/// Deletes the next ones until the time slice is over.
+fn remove_some(ctx: &Context<'_>, items: &mut slice::Iter<'_, Arc<Stored>>, options: &Options) -> ApiResult<()> {
+    let (pace, mut store) = (Pace::default(), ctx.inner.store());
+    while !pace.is_over()
+        && let Some(stored) = items.next()
+    {
         // Another client may have deleted it and created one of the same name.
         let Some(current) = store.get(&ctx.resource.storage, &stored.key)? else { continue };
         if meta::text(current.head(), "uid") != meta::text(stored.head(), "uid") {

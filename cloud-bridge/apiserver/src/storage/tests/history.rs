@@ -111,6 +111,18 @@ fn a_page_walks_over_no_more_of_the_past_than_of_its_objects() {
 }
 
 #[test]
+fn changes_that_a_page_does_not_need_cost_no_look_into_their_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    for changes in [snapshot::EVERYWHERE[1], snapshot::IN_NAMESPACE[1]] {
+        let mut plan = store.conn.prepare(&format!("EXPLAIN QUERY PLAN {changes}")).unwrap();
+        let plan: Vec<String> =
+            plan.query_map(["", "", ""], |row| row.get("detail")).unwrap().map(Result::unwrap).collect();
+        assert!(matches!(plan.as_slice(), [one] if one.contains("USING COVERING INDEX changes_key")), "{plan:?}");
+    }
+}
+
+#[test]
 fn changes_of_others_are_walked_over_in_steps() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);

@@ -59,7 +59,7 @@ fn change_begins_once_and_when_it_is_due() {
 #[test]
 fn pods_are_answered_at_once_after_a_failure() {
     let mut schedule = Schedule::default();
-    ended(&mut schedule, Done::Replaced(Err("no nft".into())));
+    let _later = ended(&mut schedule, Done::Replaced(Err("no nft".into())));
     schedule.wait("b");
     let Begin::Refused(answered) = schedule.begin(Mono(999), || true) else { panic!("{schedule:?}") };
     assert!(uids(&answered) == ["b"] && answered.1.is_err_and(|why| why.contains("no nft")));
