@@ -3,7 +3,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `world` | pure: which node should hold what |
-//! | `slim`, `told`, `pod_references` | pure: objects as nodes see them, and what a pod names |
+//! | `slim`, `told`, `pod_references` | pure: objects as nodes see them, their kinds, and what a pod names |
 //! | `informers` | the watches that feed `world` |
 //! | `node_informer` | the Node objects: rewritten when another client changed them |
 //! | `node_access` | which nodes may connect |
@@ -28,7 +28,7 @@
 //! | `stream_memory` | pure but for the count: how many streams a user may have open |
 //! | `overview` | how every node and its connection is, for people and monitoring |
 //! | `counters`, `process`, `api_health` | what that is made of: numbers, what the process uses, whether the API answers |
-//! | `clients`, `requests` | ways to the API |
+//! | `clients`, `requests`, `resource` | ways to the API |
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
@@ -58,6 +58,7 @@ pub(crate) mod refused_ports;
 mod rejections;
 mod reports;
 mod requests;
+mod resource;
 pub mod rules;
 mod service_view;
 mod session;
@@ -99,10 +100,10 @@ use stream_memory::StreamMemory;
 pub use credential::Credential;
 pub(crate) use node_access::is_revoked;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
-pub use pod_references::ServiceScope;
 pub use reports::{AddressType, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
 pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
+pub use told::groups::ServiceScope;
 pub use well_known::BRIDGED_LABEL;
 
 /// How long connections may take to close when the bridge ends.

@@ -12,15 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::selector::{selects, selects_by};
 use edge_protocol::json::SetField;
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::Object;
 use edge_protocol::weight::weight;
 use kube::api::DynamicObject;
 use ring::digest;
 use serde_json::{Map, Value, json};
 
 use super::peer_pod::PeerPod;
-use super::pod_references::{POLICY_PEERS, POLICY_VIEW};
 use super::slim::made_object;
+use super::told::kinds::Kind;
 use crate::pki::authority::hex;
 
 /// Maximum length of a policy's text, in bytes; the API accepts objects of 1.5 MiB.
@@ -76,8 +76,8 @@ pub(super) fn policy_view(policy: &DynamicObject, namespaces: &BTreeMap<String, 
         }
         spec
     });
-    let key = ObjectKey { kind: POLICY_VIEW.into(), namespace: own.clone(), name };
-    let view = made_object(key, uid, json!({ "kind": POLICY_VIEW, "spec": spec }));
+    let key = Kind::PolicyView.key(own.as_str(), name);
+    let view = made_object(key, uid, json!({ "kind": Kind::PolicyView.name(), "spec": spec }));
     PolicyText { view: Some(view), peers: reader.peers }
 }
 
@@ -219,9 +219,9 @@ pub(super) fn peer_views<'a, S: AsRef<str> + 'a>(
     portions.into_iter().map(move |(portion, pods)| {
         let name = format!("{portion}-of-{count}");
         let uid = format!("policy-peers-{namespace}-{name}");
-        let key = ObjectKey { kind: POLICY_PEERS.into(), namespace: namespace.to_owned(), name };
+        let key = Kind::PolicyPeers.key(namespace, name);
         let pods: Vec<Value> = pods.into_iter().map(&view).collect();
-        made_object(key, uid, json!({ "kind": POLICY_PEERS, "pods": pods }))
+        made_object(key, uid, json!({ "kind": Kind::PolicyPeers.name(), "pods": pods }))
     })
 }
 

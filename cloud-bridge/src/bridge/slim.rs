@@ -14,8 +14,9 @@ use ring::digest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_links};
+use super::pod_references::{node_labels, references, service_links};
 use super::told::Told;
+use super::told::kinds::Kind;
 use super::well_known::{SESSION_ANNOTATION, STALE_DEVICES};
 use crate::pki::authority::hex;
 use apimachinery::slim::without_managers;
@@ -157,7 +158,7 @@ impl SlimPod {
         if mirror_of.is_some() {
             // The node made it up, so the objects that it names give no rights. Runtime classes are readable by all
             // nodes.
-            refs.retain(|key| key.kind == RUNTIME_CLASS);
+            refs.retain(|key| Kind::RuntimeClass.is(key));
         } else {
             refs.append(&mut service_links(&key.namespace, &self.spec));
             refs.extend(node_labels(&key.namespace, &uid, &self.spec));

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use edge_protocol::message::ObjectKey;
 use edge_protocol::version::Wants;
 
-use super::pod_references::ServiceScope;
 use super::slim::BoundPod;
+use super::told::groups::ServiceScope;
 pub use super::told::{Group, Told};
 pub use effect::Effect;
 use interests::Interests;

@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use edge_protocol::message::ObjectKey;
 use kube::api::DynamicObject;
 
 use super::view::{Device, Model, Name};
 use crate::bridge::followed::{self, News};
-use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
+use crate::bridge::told::kinds::{DEVICES_API, Kind};
 use crate::bridge::world::Group;
 
 /// All known Devices and models.
@@ -91,16 +90,13 @@ impl Index {
     /// The group that a node should hold.
     pub fn group(&self, node: &str) -> Group {
         let mut group = Group::new();
-        let key = |kind: &str, (namespace, name): &Name| ObjectKey {
-            kind: kind.to_owned(),
-            namespace: namespace.clone(),
-            name: name.clone(),
-        };
+        let key = |kind: Kind, (namespace, name): &Name| kind.key(namespace, name);
         for name in self.of_node.get(node).into_iter().flatten() {
             let Some(device) = self.devices.get(name) else { continue };
-            group.insert(key(DEVICE, name), Arc::clone(&device.view));
+            group.insert(key(Kind::Device, name), Arc::clone(&device.view));
             let model = model_of(name, device);
-            group.extend(self.models.get(&model).map(|found| (key(DEVICE_MODEL, &model), Arc::clone(&found.view))));
+            group
+                .extend(self.models.get(&model).map(|found| (key(Kind::DeviceModel, &model), Arc::clone(&found.view))));
         }
         group
     }
@@ -112,8 +108,8 @@ impl followed::Index for Index {
     type Other = Model;
 
     const API: &str = DEVICES_API;
-    const ONE: (&str, &str) = (DEVICE, "devices");
-    const OTHER: (&str, &str) = (DEVICE_MODEL, "devicemodels");
+    const ONE: (&str, &str) = (Kind::Device.name(), Kind::Device.facts().plural);
+    const OTHER: (&str, &str) = (Kind::DeviceModel.name(), Kind::DeviceModel.facts().plural);
     const NAME: &str = "Devices";
 
     fn one(object: &DynamicObject) -> Option<Device> {

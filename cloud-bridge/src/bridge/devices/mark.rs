@@ -18,10 +18,10 @@ use tokio::time::sleep;
 use super::silence::{Here, Step};
 use super::stale::{self, OURS};
 use super::view::Name;
-use crate::bridge::pod_references::DEVICES_API;
 use crate::bridge::requests::{Patch, Requests, code};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;
+use crate::bridge::told::kinds::DEVICES_API;
 use crate::bridge::well_known::STALE_DEVICES;
 
 /// Number of checks within the pause; then the longest interval of checks after failures.

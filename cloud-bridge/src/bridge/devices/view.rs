@@ -4,12 +4,11 @@
 use std::sync::Arc;
 
 use edge_protocol::json::SetField;
-use edge_protocol::message::ObjectKey;
 use kube::api::{DynamicObject, ObjectMeta};
 use serde_json::{Map, Value, json};
 
-use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
 use crate::bridge::slim::made_object;
+use crate::bridge::told::kinds::{DEVICES_API, Kind};
 use crate::bridge::world::Told;
 
 /// The only label that is sent to a device's driver.
@@ -53,7 +52,7 @@ impl Device {
             node: if going { Box::default() } else { text(&spec["nodeName"]) },
             model: text(&spec["deviceModelRef"]["name"]),
             properties: properties(spec),
-            view: told(DEVICE, object)?,
+            view: told(Kind::Device, object)?,
         })
     }
 }
@@ -74,7 +73,7 @@ impl Model {
 
     /// `None` for an object without a name or uid.
     pub(super) fn of(object: &DynamicObject) -> Option<Self> {
-        Some(Self { properties: properties(&object.data["spec"]), view: told(DEVICE_MODEL, object)? })
+        Some(Self { properties: properties(&object.data["spec"]), view: told(Kind::DeviceModel, object)? })
     }
 }
 
@@ -84,7 +83,7 @@ fn properties(spec: &Value) -> Box<[Box<str>]> {
     properties.filter_map(|property| property["name"].as_str()).map(Into::into).collect()
 }
 
-fn told(kind: &str, object: &DynamicObject) -> Option<Arc<Told>> {
+fn told(kind: Kind, object: &DynamicObject) -> Option<Arc<Told>> {
     let (namespace, name) = name_of(&object.metadata);
     let uid = object.metadata.uid.clone().filter(|uid| !uid.is_empty() && !name.is_empty())?;
     let mut metadata = json!({"namespace": namespace, "name": name, "uid": uid});
@@ -97,9 +96,9 @@ fn told(kind: &str, object: &DynamicObject) -> Option<Arc<Told>> {
     if !annotations.is_empty() {
         metadata.set("annotations", annotations.into());
     }
-    let body = json!({"apiVersion": DEVICES_API, "kind": kind, "metadata": metadata, "spec": object.data["spec"]});
-    let key = ObjectKey { kind: kind.to_owned(), namespace, name };
-    Some(Told::new(made_object(key, uid, body)))
+    let body =
+        json!({"apiVersion": DEVICES_API, "kind": kind.name(), "metadata": metadata, "spec": object.data["spec"]});
+    Some(Told::new(made_object(kind.key(namespace, name), uid, body)))
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use super::status::{Plan, Speaker, plan};
 use super::turns::Turns;
 use super::view::Device;
 use super::watch::DeviceWatch;
-use crate::bridge::pod_references::DEVICES_API;
 use crate::bridge::requests::{Patch, Requests, code, is_path_segment};
+use crate::bridge::told::kinds::DEVICES_API;
 
 /// Maximum number of writes and reads of one attempt.
 const STEPS: usize = 8;

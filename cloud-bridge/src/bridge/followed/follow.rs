@@ -15,8 +15,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Index;
 use super::known::{Known, lock};
-use super::listing::{Events, Listing, code, resource};
+use super::listing::{Events, Listing, code};
 use crate::bridge::requests::Requests;
+use crate::bridge::resource::resource;
 use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 

@@ -1,20 +1,16 @@
 //! Checks whether an object that a node holds is deleted, by asking the API for it. This confirms what a list says
 //! before the bridge acts on it.
 
-use edge_protocol::message::{ORDER, ObjectKey};
+use edge_protocol::message::ObjectKey;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 
 use super::answer::Answer;
 use super::ask::{AGAIN, is_refusal, pods_of};
-use super::resource::resource;
-use crate::bridge::pod_references::{
-    CLAIM, DEVICE, DEVICE_MODEL, DEVICES_API, ENDPOINT_VIEW, NODE_LABELS, POLICY_PEERS, POLICY_VIEW, RULE,
-    RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEW,
-};
 use crate::bridge::requests::{Requests, Written};
-use crate::bridge::sites::SITE_VIEW;
+use crate::bridge::resource::of_kind;
 use crate::bridge::slim::SlimPod;
+use crate::bridge::told::kinds::{DEVICES_API, Kind, LookUp};
 
 /// Question whether the API no longer has an object, or has another one of the same name.
 ///
@@ -31,26 +27,24 @@ pub(super) struct IsGone<W> {
 }
 
 impl<W: Fn() -> bool> IsGone<W> {
-    /// Asks the API. An API server does not let a node read an object that no pod of it names: it answers Forbidden
-    /// whether the object exists or not. If the list of the node's pods confirms that, the node has no use for the
-    /// object. The deletion of a pod is never concluded from a list (G12).
+    /// Asks the API. The deletion of a pod is never concluded from a list (G12).
     pub(super) async fn ask(self) -> Answer {
-        let path = match self.key.kind.as_str() {
-            "Pod" => return self.find_pod().await,
-            "ConfigMap" => "configmaps",
-            "Secret" => "secrets",
-            CLAIM => "persistentvolumeclaims",
-            // The bridge makes these itself, and knows whether they exist.
-            SERVICE_LINKS | SERVICE_VIEW | ENDPOINT_VIEW | SITE_VIEW | POLICY_VIEW | POLICY_PEERS | RULE | ORDER => {
-                return Answer::Unlisted { node: self.node, key: self.key, uid: self.uid };
-            }
-            NODE_LABELS | RUNTIME_CLASS => return self.if_unused().await,
-            DEVICE => return self.find_device("devices").await,
-            DEVICE_MODEL => return self.find_device("devicemodels").await,
-            _ => return Answer::Nothing,
-        };
-        let resource = resource(&self.key.kind, path);
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.key.namespace, &resource);
+        let Some(kind) = Kind::of(&self.key) else { return Answer::Nothing };
+        match kind.facts().look_up {
+            LookUp::Pod => self.find_pod().await,
+            LookUp::Object => self.find_object(kind).await,
+            LookUp::Use => self.if_unused().await,
+            LookUp::Device => self.find_device(kind.facts().plural).await,
+            LookUp::Made => Answer::Unlisted { node: self.node, key: self.key, uid: self.uid },
+            LookUp::Group => Answer::Nothing,
+        }
+    }
+
+    /// Looks up an object. An API server does not let a node read one that no pod of it names: it answers Forbidden
+    /// whether the object exists or not. If the list of the node's pods confirms that, the node has no use for the
+    /// object.
+    async fn find_object(self, kind: Kind) -> Answer {
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.key.namespace, &of_kind(kind));
         loop {
             let gone = match api.get_opt(&self.key.name).await {
                 Ok(None) => true,
@@ -124,7 +118,7 @@ impl<W: Fn() -> bool> IsGone<W> {
     async fn may_help(&self, error: &kube::Error) -> bool {
         let key = &self.key;
         log::warn!("asking for {} {}/{}: {error}", key.kind, key.namespace, key.name);
-        let passing = key.kind == "Pod" && matches!(error, kube::Error::Api(status) if status.code == 403);
+        let passing = Kind::Pod.is(key) && matches!(error, kube::Error::Api(status) if status.code == 403);
         if is_refusal(error) && !passing {
             return false;
         }

@@ -8,9 +8,9 @@ use kube::api::{DynamicObject, ObjectMeta};
 use serde_json::json;
 
 use super::peers::Name;
-use crate::bridge::pod_references::POLICY_VIEW;
 use crate::bridge::policy_view::PeerSelector;
 use crate::bridge::slim::made_object;
+use crate::bridge::told::kinds::Kind;
 
 /// Limit in bytes for the policies of one namespace with their views and peers. A node accepts 500 policies of them.
 const ROOM: usize = 8 << 20;
@@ -131,11 +131,11 @@ impl Kept {
 pub(super) fn more(namespace: &str) -> Object {
     let key = more_key(namespace);
     let spec = json!({ "unreadable": "the policies of the namespace are larger than the bridge takes" });
-    made_object(key, format!("policies-{namespace}"), json!({ "kind": POLICY_VIEW, "spec": spec }))
+    made_object(key, format!("policies-{namespace}"), json!({ "kind": Kind::PolicyView.name(), "spec": spec }))
 }
 
 pub(super) fn more_key(namespace: &str) -> ObjectKey {
-    ObjectKey { kind: POLICY_VIEW.into(), namespace: namespace.into(), name: MORE.into() }
+    Kind::PolicyView.key(namespace, MORE)
 }
 
 #[cfg(test)]

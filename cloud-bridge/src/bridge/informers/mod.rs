@@ -15,13 +15,13 @@ mod gone;
 mod kept_policies;
 mod labels;
 mod look_up;
+mod news;
 mod object;
 mod peers;
 mod policy_views;
-mod resource;
+mod service_links;
 mod service_views;
 mod service_watch;
-mod services;
 mod site_view;
 mod views;
 
@@ -45,6 +45,7 @@ use super::requests::Requests;
 use super::shared::Shared;
 use super::sites::Sites;
 use super::slim::{BoundPod, SlimPod};
+use super::told::kinds::Kind;
 use super::world::{Effect, Group, World};
 use admit::Admissions;
 use answer::{Admission, Answer};
@@ -55,7 +56,7 @@ use ask::{pods_to_reconcile, reconcile_tolerations, seed, seed_many, tolerations
 use command::{Command, Wanted};
 use gone::IsGone;
 use look_up::LookUps;
-use object::{News, What};
+use news::{News, What};
 use peers::Peers;
 use service_watch::ServiceWatches;
 
@@ -310,7 +311,7 @@ impl Informers {
                 self.seed();
                 all.into_iter().flat_map(|(node, pods, at)| self.world.seed(&node, round, pods, at)).collect()
             }
-            Answer::Gone { node, key, uid } if key.kind == "Pod" => self.world.pod_gone(&node, &key, &uid),
+            Answer::Gone { node, key, uid } if Kind::Pod.is(&key) => self.world.pod_gone(&node, &key, &uid),
             Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
             // The watch does not show yet that no pod names it, or a new pod names it.
             Answer::Useless { node, key, uid } if self.world.uses(&node, &key) => {

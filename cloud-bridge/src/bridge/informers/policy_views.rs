@@ -16,14 +16,13 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use super::kept_policies::{Kept, PolicyPeers, more, more_key};
-use super::object::{News, What, watch_failure};
+use super::news::{Subscription, What, watch_failure};
 use super::peers::{Change, Following, Known, Name, Peers};
-use crate::bridge::pod_references::{POLICY_PEERS, POLICY_VIEW};
 use crate::bridge::policy_view::{PeerSelector, peer_views, policy_view};
+use crate::bridge::told::kinds::Kind;
 use crate::bridge::world::{Group, Told};
 
 /// Minimum interval between updates to nodes: changes in between are sent together.
@@ -44,13 +43,8 @@ fn read(api: &Api<DynamicObject>) -> Pin<Box<dyn Stream<Item = Seen> + Send>> {
 }
 
 /// Follows until aborted.
-pub(super) async fn watch_policy_views(
-    client: kube::Client,
-    peers: Peers,
-    key: ObjectKey,
-    watch: u64,
-    news: mpsc::Sender<News>,
-) {
+pub(super) async fn watch_policy_views(client: kube::Client, peers: Peers, to: Subscription) {
+    let key = &to.key;
     let resource = ApiResource::erase::<NetworkPolicy>(&());
     let api: Api<DynamicObject> = match key.namespace.as_str() {
         "" => Api::all_with(client, &resource),
@@ -82,7 +76,7 @@ pub(super) async fn watch_policy_views(
                         What::Refused => continue,
                         other => other,
                     };
-                    if news.send(News { key: key.clone(), watch, what }).await.is_err() {
+                    if to.tell(what).await.is_none() {
                         return;
                     }
                 }
@@ -118,7 +112,7 @@ pub(super) async fn watch_policy_views(
         if !group.means_pods() {
             following = None;
         }
-        if news.send(News { key: key.clone(), watch, what: What::Group(told) }).await.is_err() {
+        if to.tell(What::Group(told)).await.is_none() {
             return;
         }
         group.first = false;
@@ -253,8 +247,7 @@ impl Views {
         match view.filter(|_| self.kept.viewed(name, size.unwrap_or_default(), peers)) {
             Some(view) => tell(&mut self.said, view),
             None => {
-                let (namespace, name) = name.clone();
-                self.said.remove(&ObjectKey { kind: POLICY_VIEW.into(), namespace, name });
+                self.said.remove(&Kind::PolicyView.key(&name.0, &name.1));
             }
         }
         if self.kept.is_over(&name.0) {
@@ -298,7 +291,7 @@ impl Views {
         let found = self.matched.iter().filter_map(|(name, ids)| Some((known.pods.get(name)?, ids.as_slice())));
         let found: Vec<_> = found.collect();
         let named = |id: &str| self.peers.get(id).is_some_and(|peer| peer.selector.named);
-        let mut gone: BTreeSet<ObjectKey> = self.said.keys().filter(|key| key.kind == POLICY_PEERS).cloned().collect();
+        let mut gone: BTreeSet<ObjectKey> = self.said.keys().filter(|key| Kind::PolicyPeers.is(key)).cloned().collect();
         for view in peer_views(&self.namespace, found.into_iter(), named) {
             gone.remove(&view.digest.key);
             if is_news(&self.said, &view.digest) {

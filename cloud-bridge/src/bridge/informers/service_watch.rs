@@ -17,13 +17,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use super::object::{What, watch_failure};
-use super::resource::resource;
+use super::news::{What, watch_failure};
 use crate::bridge::endpoint_view::{SliceText, service_of};
-use crate::bridge::pod_references::{
+use crate::bridge::resource::resource;
+use crate::bridge::service_view::{is_dns, service_view};
+use crate::bridge::told::groups::{
     ALL_SERVICES, API_NAMESPACE, API_SERVICE, DNS_LABEL, DNS_NAMESPACE, DNS_SERVICE, group_and_site,
 };
-use crate::bridge::service_view::{is_dns, service_view};
 use crate::bridge::world::Told;
 use apimachinery::well_known::PAGE;
 use apimachinery::{pace, panics};
@@ -117,7 +117,7 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
         };
         watcher(api, filter).default_backoff().boxed()
     };
-    let mut services = read(resource("Service", "services"), service_filter(&of));
+    let mut services = read(resource("v1", "Service", "services"), service_filter(&of));
     let mut slices = read(ApiResource::erase::<EndpointSlice>(&()), slice_filter(&of));
     let mut again = Instant::now() + AGAIN;
     let mut all = All::new(of);
@@ -130,7 +130,7 @@ async fn follow(client: Client, of: Name, tell: watch::Sender<Known>) {
             () = pace::sleep_until(due), if due.is_some() => None,
             () = sleep_until(again), if all.services.wants_reading || all.slices.wants_reading => {
                 if std::mem::take(&mut all.services.wants_reading) {
-                    services = read(resource("Service", "services"), service_filter(&all.of));
+                    services = read(resource("v1", "Service", "services"), service_filter(&all.of));
                 }
                 if std::mem::take(&mut all.slices.wants_reading) {
                     slices = read(ApiResource::erase::<EndpointSlice>(&()), slice_filter(&all.of));

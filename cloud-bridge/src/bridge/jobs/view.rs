@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::status::Status;
+use crate::bridge::resource::resource;
 
 /// Group and version of all three.
 pub(super) const JOBS_API: &str = "operations.kubeedge.io/v1alpha2";
@@ -43,14 +44,7 @@ impl Kind {
     }
 
     pub(super) fn resource(self) -> ApiResource {
-        let (group, version) = JOBS_API.split_once('/').unwrap_or_default();
-        ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version: JOBS_API.to_owned(),
-            kind: self.name().to_owned(),
-            plural: self.plural().to_owned(),
-        }
+        resource(JOBS_API, self.name(), self.plural())
     }
 }
 

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use edge_protocol::message::ObjectKey;
 use edge_protocol::topic::{is_filter, is_topic};
 use http::Uri;
 use kube::api::DynamicObject;
@@ -14,8 +13,8 @@ use serde_json::json;
 use super::view::{Endpoint, EndpointType, Rule};
 use crate::bridge::devices::Name;
 use crate::bridge::followed::{self, News};
-use crate::bridge::pod_references::{RULE, RULES_API};
 use crate::bridge::slim::made_object;
+use crate::bridge::told::kinds::{Kind, RULES_API};
 use crate::bridge::world::{Group, Told};
 
 /// Maximum number of rules whose source is one node: each may have messages under way.
@@ -130,7 +129,7 @@ impl Index {
                 Source::Path(_) => return None,
             };
             let (namespace, name) = route.name.clone();
-            let key = ObjectKey { kind: RULE.to_owned(), namespace, name };
+            let key = Kind::Rule.key(namespace, name);
             // The uid as in objects of the API, from which nodes read it.
             let metadata = json!({"namespace": key.namespace, "name": key.name, "uid": route.uid});
             let body =
@@ -191,7 +190,7 @@ impl followed::Index for Index {
     type Other = Endpoint;
 
     const API: &str = RULES_API;
-    const ONE: (&str, &str) = (RULE, "rules");
+    const ONE: (&str, &str) = (Kind::Rule.name(), "rules");
     const OTHER: (&str, &str) = ("RuleEndpoint", "ruleendpoints");
     const NAME: &str = "rules";
 

@@ -1,7 +1,7 @@
 //! NetworkPolicies that nodes receive.
 
 use super::*;
-use crate::bridge::pod_references::policy_views;
+use crate::bridge::told::groups::policy_views;
 
 const POLICIES: Wants = Wants { services: false, routes: false, policies: true, devices: false, rules: false };
 

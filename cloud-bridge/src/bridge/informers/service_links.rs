@@ -1,11 +1,11 @@
 //! The Services of one namespace, as environments of pods need them: name, address and ports. One object for all of
 //! them, so that a node holds no more, and other changes cause no traffic on the link.
 
-use edge_protocol::json::SetField;
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
+use edge_protocol::json::SetField;
 use edge_protocol::message::{Object, ObjectKey};
 use edge_protocol::weight::weight;
 use futures::TryStreamExt;
@@ -14,14 +14,14 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::object::{News, What, watch_failure};
-use super::resource::resource;
+use super::news::{Subscription, What, watch_failure};
 use crate::bridge::ApiAddress;
-use crate::bridge::pod_references::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
+use crate::bridge::resource::resource;
 use crate::bridge::slim::made_object;
+use crate::bridge::told::groups::{API_NAMESPACE, API_SERVICE};
+use crate::bridge::told::kinds::Kind;
 use apimachinery::well_known::PAGE;
 
 /// Limit of the memory for Services, in bytes: about 5,000 with one port, more than an environment has room for.
@@ -66,14 +66,9 @@ impl Links {
 
 /// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own. For the latter,
 /// `api_address` is used instead, if it is set.
-pub(super) async fn watch_services(
-    client: Client,
-    key: ObjectKey,
-    watch: u64,
-    news: mpsc::Sender<News>,
-    api_address: Option<ApiAddress>,
-) {
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource("Service", "services"));
+pub(super) async fn watch_service_links(client: Client, api_address: Option<ApiAddress>, to: Subscription) {
+    let key = &to.key;
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource("v1", "Service", "services"));
     let config = match key.name.as_str() {
         API_SERVICE => watcher::Config::default().page_size(PAGE).fields(&format!("metadata.name={API_SERVICE}")),
         _ => watcher::Config::default().page_size(PAGE),
@@ -91,11 +86,11 @@ pub(super) async fn watch_services(
             () = sleep_until(rest), if changed => {
                 changed = false;
                 let begun = Instant::now();
-                let object = present(&key, &services, api_address.as_ref());
+                let object = present(key, &services, api_address.as_ref());
                 rest = begun + (begun.elapsed() * REST).min(LONGEST_REST);
                 if said.as_ref() != Some(&object.digest) {
                     said = Some(object.digest.clone());
-                    if news.send(News { key: key.clone(), watch, what: What::Present(object) }).await.is_err() {
+                    if to.tell(What::Present(object)).await.is_none() {
                         return;
                     }
                 }
@@ -129,7 +124,7 @@ pub(super) async fn watch_services(
                     }
                     other => other,
                 };
-                if news.send(News { key: key.clone(), watch, what }).await.is_err() {
+                if to.tell(what).await.is_none() {
                     return;
                 }
             }
@@ -170,7 +165,7 @@ fn present(key: &ObjectKey, services: &Links, api: Option<&ApiAddress>) -> Objec
         own.set("clusterIP", host.as_str().into());
         own.set("ports", json!([{"name": "https", "port": port, "protocol": "TCP"}]));
     }
-    let body = json!({"kind": SERVICE_LINKS, "services": links});
+    let body = json!({"kind": Kind::ServiceLinks.name(), "services": links});
     made_object(key.clone(), format!("services-{}", key.namespace), body)
 }
 
@@ -181,7 +176,7 @@ mod tests {
     #[test]
     fn an_api_that_is_elsewhere_is_told_where_it_is() {
         let of = |namespace: &str| {
-            let key = ObjectKey { kind: SERVICE_LINKS.into(), namespace: namespace.into(), name: "all".into() };
+            let key = Kind::ServiceLinks.key(namespace, "all");
             let link = |name: &str| json!({"name": name, "clusterIP": "10.96.0.1", "ports": [{"port": 443}]});
             let all = ["kubernetes", "web"].map(|name| (name.to_owned(), (link(name), 0))).into();
             let services = Links { all, used: 0 };
