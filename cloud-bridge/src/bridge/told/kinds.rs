@@ -24,12 +24,12 @@ pub(in crate::bridge) struct Facts {
     pub(in crate::bridge) look_up: LookUp,
 }
 
-/// In whose name a watched object is read.
+/// The identity that reads a watched object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bridge) enum Reader {
-    /// In that of one of the nodes whose pods name it.
+    /// One of the nodes whose pods name it.
     Node,
-    /// The bridge's own, whichever node needs it.
+    /// The bridge itself, whichever node needs it.
     Bridge,
 }
 
@@ -38,7 +38,7 @@ pub(in crate::bridge) enum Reader {
 pub(in crate::bridge) enum Watch {
     /// It is not: it comes in a group, or for all nodes at once.
     Never,
-    /// By its metadata, and read after each change.
+    /// Its metadata is watched, and each change reads it.
     Object,
     Claim,
     NodeLabels,
@@ -53,13 +53,13 @@ pub(in crate::bridge) enum Watch {
 /// How the bridge finds out whether an object that a node holds still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bridge) enum LookUp {
-    /// A pod: with the bridge's own rights.
+    /// The bridge reads the pod with its own rights.
     Pod,
-    /// In the name of the node.
+    /// The bridge reads it in the name of the node.
     Object,
-    /// By whether a pod of the node names it.
+    /// The node needs it as long as one of its pods names it.
     Use,
-    /// A Device or a model: with the bridge's own rights.
+    /// The bridge reads the Device or model with its own rights.
     Device,
     /// The bridge has made it, and knows whether it exists. Such an object may be sent again while its source exists.
     Made,
