@@ -22,7 +22,7 @@
 //! | `rules` | what travels between nodes' brokers, servers and HTTP by rules |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `settings` | what can be chosen |
-//! | `well_known` | labels and annotations of Nodes |
+//! | `well_known`, `name` | labels and annotations of Nodes; how objects are named |
 //! | `shared` | what all of these tasks have in common |
 //! | `backend`, `streams`, `chunks` | what kubectl asks of a node, and its bytes |
 //! | `stream_memory` | pure but for the count: how many streams a user may have open |
@@ -45,6 +45,7 @@ mod followed;
 mod informers;
 mod jobs;
 mod lease;
+mod name;
 mod node;
 mod node_access;
 mod node_informer;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use kube::api::DynamicObject;
 
-use super::view::{Device, Model, Name};
+use super::view::{Device, Model};
 use crate::bridge::followed::{self, News};
+use crate::bridge::name::Name;
 use crate::bridge::told::kinds::{DEVICES_API, Kind};
 use crate::bridge::world::Group;
 

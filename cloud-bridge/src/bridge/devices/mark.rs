@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use super::silence::{Here, Step};
 use super::stale::{self, OURS};
-use super::view::Name;
+use crate::bridge::name::Name;
 use crate::bridge::requests::{Patch, Requests, code};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;

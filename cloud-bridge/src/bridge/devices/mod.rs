@@ -38,4 +38,4 @@ pub(super) mod write;
 
 pub use index::Index;
 pub use status::{Plan, Speaker, plan};
-pub use view::{Device, Model, Name};
+pub use view::{Device, Model};

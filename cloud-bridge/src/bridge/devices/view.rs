@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use edge_protocol::json::SetField;
-use kube::api::{DynamicObject, ObjectMeta};
+use kube::api::DynamicObject;
 use serde_json::{Map, Value, json};
 
+use crate::bridge::name::name_of;
 use crate::bridge::slim::made_object;
 use crate::bridge::told::kinds::{DEVICES_API, Kind};
 use crate::bridge::world::Told;
@@ -15,9 +16,6 @@ use crate::bridge::world::Told;
 const DESCRIPTION: &str = "description";
 /// Prefix of annotations that are sent to nodes.
 const OURS: &str = "sampan.dev/";
-
-/// Namespace and name.
-pub type Name = (String, String);
 
 /// The parts of a Device that the bridge uses.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,10 +28,6 @@ pub struct Device {
     /// Names of the properties, in their order.
     pub(super) properties: Box<[Box<str>]>,
     pub(super) view: Arc<Told>,
-}
-
-pub(in crate::bridge) fn name_of(metadata: &ObjectMeta) -> Name {
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 impl Device {

@@ -7,7 +7,7 @@ use futures::Stream;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
 
-use crate::bridge::devices::view::{Name, name_of};
+use crate::bridge::name::{Name, name_of};
 
 pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
 

@@ -7,7 +7,7 @@ use edge_protocol::message::{Object, ObjectKey};
 use kube::api::{DynamicObject, ObjectMeta};
 use serde_json::json;
 
-use super::peers::Name;
+use crate::bridge::name::{Name, name_of};
 use crate::bridge::policy_view::PeerSelector;
 use crate::bridge::slim::made_object;
 use crate::bridge::told::kinds::Kind;
@@ -84,8 +84,7 @@ impl Kept {
 
     /// Removes a policy.
     pub(super) fn forget(&mut self, policy: &DynamicObject) -> Name {
-        let metadata = &policy.metadata;
-        let name = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
+        let name = name_of(&policy.metadata);
         self.remove(&name);
         name
     }

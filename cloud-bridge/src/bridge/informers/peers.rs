@@ -18,13 +18,11 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::JoinHandle;
 
+use crate::bridge::name::{Name, name_of};
 use crate::bridge::peer_pod::PeerPod;
 
 /// Maximum number of changes that wait for a receiver; beyond it the receiver reads everything again.
 const CHANGES: usize = 1024;
-
-/// Namespace and name.
-pub(super) type Name = (String, String);
 
 /// Pods and namespaces that are known.
 #[derive(Default)]
@@ -182,9 +180,7 @@ fn take_namespace(shared: &Shared, event: Seen, listing: &mut Option<BTreeMap<St
 }
 
 fn take_pod(shared: &Shared, event: Seen, listing: &mut Option<BTreeMap<Name, PeerPod>>) {
-    let name = |pod: &DynamicObject| {
-        (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
-    };
+    let name = |pod: &DynamicObject| name_of(&pod.metadata);
     let mut state = shared.state();
     let known = &mut state.known;
     let change = match event {

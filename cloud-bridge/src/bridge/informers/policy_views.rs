@@ -20,7 +20,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::kept_policies::{Kept, PolicyPeers, more, more_key};
 use super::news::{Subscription, What, watch_failure};
-use super::peers::{Change, Following, Known, Name, Peers};
+use super::peers::{Change, Following, Known, Peers};
+use crate::bridge::name::Name;
 use crate::bridge::policy_view::{PeerSelector, peer_views, policy_view};
 use crate::bridge::told::kinds::Kind;
 use crate::bridge::world::{Group, Told};

@@ -8,8 +8,9 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::news::{Subscription, What};
-use super::service_watch::{Entry, Known, Name, ServiceWatch};
+use super::service_watch::{Entry, Known, ServiceWatch};
 use crate::bridge::endpoint_view::endpoint_view;
+use crate::bridge::name::Name;
 use crate::bridge::sites::{Members, Sites};
 use crate::bridge::slim::made_object;
 use crate::bridge::told::groups::{ALL_SERVICES, group_and_site};

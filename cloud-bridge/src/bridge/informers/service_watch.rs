@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::news::{What, watch_failure};
 use crate::bridge::endpoint_view::{SliceText, service_of};
+use crate::bridge::name::{Name, name_of};
 use crate::bridge::resource::resource;
 use crate::bridge::service_view::{is_dns, service_view};
 use crate::bridge::told::groups::{
@@ -37,9 +38,6 @@ const ROOM: usize = 8 << 20;
 const AGAIN: Duration = Duration::from_secs(30);
 /// Memory of a Service or slice in addition to its text, in bytes.
 const ENTRY: usize = 512;
-
-/// Namespace and name.
-pub(super) type Name = (String, String);
 
 type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
 
@@ -202,7 +200,7 @@ impl<T: Seen> Watched<T> {
 
     /// Takes an event; returns its error, if it is one.
     fn take(&mut self, event: Result<Event<DynamicObject>, watcher::Error>) -> Option<watcher::Error> {
-        let name = |object: &DynamicObject| in_namespace(object, object.metadata.name.clone().unwrap_or_default());
+        let name = |object: &DynamicObject| name_of(&object.metadata);
         match event {
             Ok(Event::Init) => self.listing = Some(Kept::new()),
             Ok(Event::InitApply(object)) => {
@@ -342,10 +340,6 @@ impl<T: Seen> Kept<T> {
     fn services(&self) -> impl Iterator<Item = Name> {
         self.all.iter().filter_map(|(name, object)| object.service(name))
     }
-}
-
-fn in_namespace(object: &DynamicObject, name: String) -> Name {
-    (object.metadata.namespace.clone().unwrap_or_default(), name)
 }
 
 /// Everything that was read, and the views of it.

@@ -11,8 +11,8 @@ use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::view::{Endpoint, EndpointType, Rule};
-use crate::bridge::devices::Name;
 use crate::bridge::followed::{self, News};
+use crate::bridge::name::Name;
 use crate::bridge::slim::made_object;
 use crate::bridge::told::kinds::{Kind, RULES_API};
 use crate::bridge::world::{Group, Told};

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::index::Index;
 use super::tally::{Counts, Tally};
-use crate::bridge::devices::Name;
 use crate::bridge::followed::known::{Known, lock};
+use crate::bridge::name::Name;
 use crate::bridge::requests::{Patch, Requests};
 use crate::bridge::told::kinds::RULES_API;
 
