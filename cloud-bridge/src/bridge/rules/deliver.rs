@@ -9,8 +9,8 @@ use edge_protocol::topic::{covers, is_topic};
 use sampan_log::printable::printable;
 use tokio::time::Instant;
 
-use super::index::{Route, Source, Target};
 use super::post::Posted;
+use super::route::{Route, Source, Target};
 use super::write::now;
 use crate::bridge::shared::Shared;
 

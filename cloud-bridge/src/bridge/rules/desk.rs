@@ -7,7 +7,7 @@ use edge_protocol::message::{Call, CallFailure, CallResult};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::index::Route;
+use super::route::Route;
 use super::watch::RuleWatch;
 use super::write::now;
 use crate::bridge::Bridge;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use edge_protocol::message::{CallFailure, CallResult, MAX_BODY, RuleRequest};
 use tokio::time::{Instant, sleep};
 
-use super::index::{Route, Source, Target};
+use super::route::{Route, Source, Target};
 use super::write::now;
 use crate::bridge::shared::Shared;
 

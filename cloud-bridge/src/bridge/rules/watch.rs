@@ -8,7 +8,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::index::{Index, Route};
+use super::index::Index;
+use super::route::Route;
 use super::tally::Tally;
 use super::write::write;
 use crate::bridge::clients::Clients;
