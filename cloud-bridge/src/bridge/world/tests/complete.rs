@@ -1,7 +1,7 @@
 //! Random courses of events with a small model of the API and of the tasks that carry out effects: once everything is
 //! answered, each connected node has its complete list.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
