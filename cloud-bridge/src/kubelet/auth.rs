@@ -6,17 +6,17 @@
 
 use std::time::{Duration, Instant};
 
-use http::header::AUTHORIZATION;
+use http::HeaderMap;
 use http::request::Parts;
-use http::{HeaderMap, Method};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use ring::digest::{SHA256, digest};
 use tokio::sync::Semaphore;
 
 use super::cache::Cache;
+use super::deed::{Deed, bearer, subresources, verb};
 use super::places::Places;
 use crate::accept::Source;
 use crate::pki::clock;
@@ -48,21 +48,6 @@ const QUESTIONS: (usize, usize) = (8, 8);
 const NODES: &str = "nodes";
 const RULES: &str = "rules";
 const RULES_GROUP: &str = "rules.kubeedge.io";
-
-/// A user's action on objects of the API.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Deed {
-    /// API group; empty for nodes.
-    group: &'static str,
-    resource: &'static str,
-    /// Empty for nodes.
-    namespace: String,
-    name: String,
-    user: String,
-    groups: Vec<String>,
-    verb: &'static str,
-    subresource: &'static str,
-}
 
 /// Asks the API about users, and caches the answers.
 pub(crate) struct Reviewer {
@@ -156,7 +141,7 @@ impl Reviewer {
         // The semaphore is never closed.
         let _turn = self.questions.acquire().await;
         let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
-        let reviewed = reviews.create(&PostParams::default(), &review(&deed)).await?;
+        let reviewed = reviews.create(&PostParams::default(), &deed.review()).await?;
         let allowed = reviewed.status.is_some_and(|status| status.allowed && status.denied != Some(true));
         self.deeds.put(deed, allowed, Instant::now(), if allowed { ALLOWED } else { DENIED });
         Ok(allowed)
@@ -188,36 +173,6 @@ fn hash(token: &str) -> [u8; 32] {
     hash
 }
 
-/// K8s pkg/kubelet/server/auth.go GetRequestAttributes.
-fn verb(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "get",
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ => "",
-    }
-}
-
-/// Subresources of `nodes` to which a path belongs, the finest first; one that is allowed is enough. Container logs are
-/// `proxy` (`log` is the node's own log), and so is everything else.
-fn subresources(path: &str) -> Vec<&'static str> {
-    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    match first {
-        "pods" | "runningpods" => vec!["pods", "proxy"],
-        "healthz" => vec!["healthz", "proxy"],
-        "configz" => vec!["configz", "proxy"],
-        "stats" => vec!["stats"],
-        "metrics" => vec!["metrics"],
-        "logs" => vec!["log"],
-        "checkpoint" => vec!["checkpoint"],
-        "statusz" => vec!["statusz"],
-        "flagz" => vec!["configz"],
-        _ => vec!["proxy"],
-    }
-}
-
 async fn of_review(client: &Client, token: &str) -> Result<Option<Subject>, Denied> {
     let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
     let review = TokenReview { spec, ..TokenReview::default() };
@@ -230,62 +185,17 @@ async fn of_review(client: &Client, token: &str) -> Result<Option<Subject>, Deni
     }))
 }
 
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
-}
-
-fn review(deed: &Deed) -> SubjectAccessReview {
-    SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(deed.user.clone()),
-            groups: Some(deed.groups.clone()),
-            resource_attributes: Some(ResourceAttributes {
-                verb: Some(deed.verb.to_owned()),
-                version: Some("v1".to_owned()),
-                group: (!deed.group.is_empty()).then(|| deed.group.to_owned()),
-                resource: Some(deed.resource.to_owned()),
-                subresource: Some(deed.subresource.to_owned()),
-                namespace: (!deed.namespace.is_empty()).then(|| deed.namespace.clone()),
-                name: Some(deed.name.clone()),
-                ..ResourceAttributes::default()
-            }),
-            ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use futures::FutureExt;
-    use http::HeaderValue;
-    use serde_json::json;
-
     use std::time::SystemTime;
 
-    use super::*;
+    use futures::FutureExt;
+    use http::header::AUTHORIZATION;
+    use serde_json::json;
 
-    #[test]
-    fn paths_are_the_subresources_of_a_kubelet() {
-        for (path, expected) in [
-            ("/exec/a/b/c", &["proxy"][..]),
-            ("/containerLogs/a/b/c", &["proxy"]),
-            ("/stats/summary", &["stats"]),
-            ("/metrics/resource", &["metrics"]),
-            ("/metricsx", &["proxy"]),
-            ("/logs/syslog", &["log"]),
-            ("/pods", &["pods", "proxy"]),
-            ("/healthz/ping", &["healthz", "proxy"]),
-            ("/", &["proxy"]),
-        ] {
-            assert_eq!(subresources(path), expected, "{path}");
-        }
-        assert_eq!((verb(&Method::POST), verb(&Method::GET), verb(&Method::HEAD)), ("create", "get", ""));
-    }
+    use super::*;
 
     /// An API that knows the token `good`, whose user may do everything to node `a`; and the number of questions.
     fn api() -> (Client, Arc<AtomicUsize>) {
@@ -359,16 +269,5 @@ mod tests {
 
     fn from(last: u8) -> Source {
         Source::of([192, 0, 2, last].into())
-    }
-
-    #[test]
-    fn only_bearer_tokens_are_tokens() {
-        let headers = |value: &'static str| HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
-        assert_eq!(bearer(&headers("Bearer abc")), Some("abc"));
-        assert_eq!(bearer(&headers("bearer abc")), Some("abc"));
-        for bad in ["Basic abc", "Bearer ", "abc"] {
-            assert_eq!(bearer(&headers(bad)), None, "{bad}");
-        }
-        assert_eq!(bearer(&HeaderMap::new()), None);
     }
 }

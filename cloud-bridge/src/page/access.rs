@@ -9,7 +9,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::sessions::{LIFE, Sessions};
 use crate::accept::Source;
-use crate::kubelet::auth::{Denied, Reviewer, bearer};
+use crate::kubelet::auth::{Denied, Reviewer};
+use crate::kubelet::deed::bearer;
 use crate::listen::is_operator;
 use crate::pki::authority::hex;
 use crate::pki::clock;
