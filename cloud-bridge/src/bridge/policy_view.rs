@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::peer_pod::PeerPod;
 use super::slim::made_object;
 use super::told::kinds::Kind;
-use crate::pki::authority::hex;
+use crate::pki::encoding::hex;
 
 /// Maximum length of a policy's text, in bytes; the API accepts objects of 1.5 MiB.
 const TEXT: usize = 1 << 20;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::counters;
-use crate::pki::authority::NODE_GROUP;
+use crate::pki::identity::NODE_GROUP;
 
 pub(super) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 pub(super) const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");

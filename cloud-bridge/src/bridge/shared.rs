@@ -27,7 +27,7 @@ use super::session::pool::Pool;
 use super::settings::Settings;
 use super::sites::{Neighbour, Sites};
 use super::stream_memory::StreamMemory;
-use crate::pki::authority::hex;
+use crate::pki::encoding::hex;
 
 pub(super) struct Shared {
     pub(super) api_health: ApiHealth,

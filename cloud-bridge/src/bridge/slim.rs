@@ -18,7 +18,7 @@ use super::pod_references::{node_labels, references, service_links};
 use super::told::Told;
 use super::told::kinds::Kind;
 use super::well_known::{SESSION_ANNOTATION, STALE_DEVICES};
-use crate::pki::authority::hex;
+use crate::pki::encoding::hex;
 use apimachinery::slim::without_managers;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 

@@ -18,7 +18,7 @@ use kube::{Api, Client};
 use ring::{digest, rand::SecureRandom, rand::SystemRandom};
 use serde::Serialize;
 
-use super::authority::hex;
+use super::encoding::hex;
 use super::identity::is_node_name;
 use super::{NAMESPACE, keep};
 

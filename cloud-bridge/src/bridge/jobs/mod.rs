@@ -45,7 +45,7 @@ use apimachinery::panics;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::shared::Shared;
-use crate::pki::authority::hex;
+use crate::pki::encoding::hex;
 
 /// Follows jobs and executes them until the bridge ends.
 pub(super) fn start(shared: &Arc<Shared>) {
