@@ -16,7 +16,9 @@
 //! | `follow` | the watch that feeds it |
 //! | `nodes`, `exceptions` | target nodes of a job, and which are connected or held |
 //! | `silence` | pure: how long nothing has changed at a working node |
+//! | `write` | pure: when a status is written, and what follows from a failure |
 //! | `work` | one job until it ends: joins all of these and writes |
+//! | `tasks` | a task for each job |
 //! | `secret` | credentials of nodes to pull images |
 //! | `leader` | which of several bridges begins jobs and judges nodes |
 //! | `events` | events for users |
@@ -36,8 +38,10 @@ mod said;
 mod secret;
 mod silence;
 mod status;
+mod tasks;
 mod view;
 mod work;
+mod write;
 
 use std::sync::{Arc, Weak};
 
@@ -56,5 +60,5 @@ pub(super) fn start(shared: &Arc<Shared>) {
     let weak = Arc::downgrade(shared);
     tokio::spawn(panics::keep("the watch of jobs", move || follow::follow(Weak::clone(&weak))));
     let weak = Arc::downgrade(shared);
-    tokio::spawn(panics::keep("jobs", move || work::run(Weak::clone(&weak), id.clone())));
+    tokio::spawn(panics::keep("jobs", move || tasks::run(Weak::clone(&weak), id.clone())));
 }
