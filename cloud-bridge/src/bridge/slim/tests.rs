@@ -1,5 +1,7 @@
 //! Tests of `slim`, case by case.
 
+use kube::api::DynamicObject;
+
 use super::*;
 
 fn pod(value: Value) -> SlimPod {
