@@ -8,6 +8,7 @@ pub mod sources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+pub use imports::Paths;
 use imports::imports;
 
 /// Which files each file imports, by module path (`node::turn`; the root is empty).
@@ -41,7 +42,7 @@ pub fn upward(crate_folder: &Path, name: &str) -> Vec<String> {
     let floors = floors(crate_folder, name);
     let depth = |module: &str| floors.iter().position(|floor| module.split("::").next() == Some(floor));
     let mut wrong = Vec::new();
-    for (module, targets) in arrows(crate_folder).iter().filter(|(module, _)| !module.is_empty()) {
+    for (module, targets) in arrows(crate_folder, Paths::Imports).iter().filter(|(module, _)| !module.is_empty()) {
         let Some(own) = depth(module) else {
             wrong.push(format!("{module} is on no floor"));
             continue;
@@ -52,13 +53,13 @@ pub fn upward(crate_folder: &Path, name: &str) -> Vec<String> {
     wrong
 }
 
-/// Circles of more than `most` files that import each other.
+/// Circles of more than `most` files that import each other by these paths.
 ///
 /// # Panics
 /// The sources cannot be read.
 #[must_use]
-pub fn circles(crate_folder: &Path, most: usize) -> Vec<String> {
-    let arrows = arrows(crate_folder);
+pub fn circles(crate_folder: &Path, most: usize, paths: Paths) -> Vec<String> {
+    let arrows = arrows(crate_folder, paths);
     let far: Arrows = arrows.keys().map(|one| (one.clone(), reached(&arrows, one))).collect();
     let mut wrong = Vec::new();
     for one in arrows.keys() {
@@ -99,8 +100,8 @@ fn reached(arrows: &Arrows, from: &str) -> BTreeSet<String> {
     seen
 }
 
-fn arrows(crate_folder: &Path) -> Arrows {
-    let all = imports(&crate_folder.join("src"));
+fn arrows(crate_folder: &Path, paths: Paths) -> Arrows {
+    let all = imports(&crate_folder.join("src"), paths);
     assert!(!all.is_empty(), "the sources of {} are read", crate_folder.display());
     let targets = |module: &str, paths: &[String]| paths.iter().filter_map(|path| target(module, path, &all)).collect();
     all.iter().map(|(module, paths)| (module.clone(), targets(module, paths))).collect()
@@ -177,7 +178,15 @@ mod tests {
             ],
             "a",
         );
-        assert_eq!(circles(house.path(), 2).len(), 1);
-        assert!(circles(house.path(), 2)[0].ends_with("a b c") && circles(house.path(), 3).is_empty());
+        let circles = |most| circles(house.path(), most, Paths::Imports);
+        assert_eq!(circles(2).len(), 1);
+        assert!(circles(2)[0].ends_with("a b c") && circles(3).is_empty());
+    }
+
+    #[test]
+    fn a_module_that_calls_its_child_may_not_be_imported_by_it() {
+        let house = made(&[("a/mod.rs", "mod b;\nfn f() { b::g() }\n"), ("a/b.rs", "use super::f;\nfn g() {}\n")], "a");
+        assert!(circles(house.path(), 1, Paths::Imports).is_empty());
+        assert_eq!(circles(house.path(), 1, Paths::Calls).len(), 1);
     }
 }
