@@ -1,8 +1,8 @@
-//! Allowed dependencies of the bridge's crates, and a limit of cyclic imports of their files.
+//! Allowed dependencies of the bridge's crates, its layers in `ARCHITECTURE.md`, and a limit of cyclic imports of files.
 
 use std::path::Path;
 
-use sampan_floors::{Paths, behind_wall, circles, sources::product_code};
+use sampan_floors::{Paths, behind_wall, circles, sources::product_code, upward, upward_in};
 
 /// Crates, and those that must not be among all of their dependencies.
 const WALLS: [(&str, &[&str]); 4] = [
@@ -18,6 +18,13 @@ const WALLS: [(&str, &[&str]); 4] = [
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn no_module_imports_upward() {
+    let mut wrong = upward(here(), "cloud-bridge");
+    wrong.extend(upward_in(here(), "bridge", "bridge"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -20,17 +20,18 @@ fn workspace(crate_folder: &Path) -> PathBuf {
     found.expect("a crate of this workspace").to_path_buf()
 }
 
-/// The list of a crate in ARCHITECTURE.md, from the top: the first word of each line of the block behind
-/// `<!-- floors of NAME, from the top -->`.
+/// A list in ARCHITECTURE.md, from the top: the first word of each line of the block behind
+/// `<!-- floors of NAME, from the top -->`. Names with commas between them share a floor.
 ///
 /// # Panics
 /// The list is missing.
-fn floors(crate_folder: &Path, name: &str) -> Vec<String> {
+fn floors(crate_folder: &Path, name: &str) -> Vec<Vec<String>> {
     let map = std::fs::read_to_string(workspace(crate_folder).join("ARCHITECTURE.md")).expect("the map");
     let (_, list) =
         map.split_once(&format!("<!-- floors of {name}, from the top -->\n```text\n")).expect("the list of floors");
     let (list, _) = list.split_once("```").expect("the end of the list");
-    list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    names.map(|names| names.split(',').map(str::to_owned).collect()).collect()
 }
 
 /// Imports of what stands above, as `from -> to`; also files of a folder that is not on the list.
@@ -39,10 +40,23 @@ fn floors(crate_folder: &Path, name: &str) -> Vec<String> {
 /// The sources or the list of `name` cannot be read.
 #[must_use]
 pub fn upward(crate_folder: &Path, name: &str) -> Vec<String> {
+    upward_in(crate_folder, "", name)
+}
+
+/// Same as [`upward`], for the modules of one folder of the sources.
+///
+/// # Panics
+/// The sources or the list of `name` cannot be read.
+#[must_use]
+pub fn upward_in(crate_folder: &Path, folder: &str, name: &str) -> Vec<String> {
     let floors = floors(crate_folder, name);
-    let depth = |module: &str| floors.iter().position(|floor| module.split("::").next() == Some(floor));
+    let depth = |module: &str| {
+        let first = first_in(module, folder)?;
+        floors.iter().position(|names| names.iter().any(|name| name == first))
+    };
     let mut wrong = Vec::new();
-    for (module, targets) in arrows(crate_folder, Paths::Imports).iter().filter(|(module, _)| !module.is_empty()) {
+    let arrows = arrows(crate_folder, Paths::Imports);
+    for (module, targets) in arrows.iter().filter(|(module, _)| first_in(module, folder).is_some()) {
         let Some(own) = depth(module) else {
             wrong.push(format!("{module} is on no floor"));
             continue;
@@ -51,6 +65,12 @@ pub fn upward(crate_folder: &Path, name: &str) -> Vec<String> {
         wrong.extend(up.map(|target| format!("{module} -> {target}")));
     }
     wrong
+}
+
+/// The first part of a module's path within a folder; `None` outside.
+fn first_in<'a>(module: &'a str, folder: &str) -> Option<&'a str> {
+    let inside = if folder.is_empty() { module } else { module.strip_prefix(folder)?.strip_prefix("::")? };
+    inside.split("::").next().filter(|first| !first.is_empty())
 }
 
 /// Circles of more than `most` files that import each other by these paths.
@@ -165,6 +185,18 @@ mod tests {
             "high  a\nlow   b",
         );
         assert_eq!(upward(house.path(), "x"), ["low -> high", "other is on no floor"]);
+    }
+
+    #[test]
+    fn modules_of_a_folder_have_floors_and_may_share_one() {
+        let files = [
+            ("a/mod.rs", "mod b;\nmod c;\n"),
+            ("a/b.rs", "use super::c::x;\n"),
+            ("a/c.rs", "use crate::a::b;\n"),
+            ("other.rs", "use crate::a::b;\n"),
+        ];
+        assert_eq!(upward_in(made(&files, "b  b\nc  c").path(), "a", "x"), ["a::c -> a::b"]);
+        assert!(upward_in(made(&files, "b,c  both").path(), "a", "x").is_empty());
     }
 
     #[test]
