@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::silence::{Here, Step};
 use super::stale::{self, OURS};
 use crate::bridge::name::Name;
-use crate::bridge::requests::{Patch, Requests, code};
+use crate::bridge::requests::{Patch, Requests, code, is_refusal};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;
 use crate::bridge::told::kinds::DEVICES_API;
@@ -207,12 +207,14 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
                 Err(kube::Error::Api(status)) if status.code == 404 => return Ok(true),
                 Err(error) => return Err(error),
             },
-            // A refused write would be refused again.
-            Some(400..=499) if answered(&written) != Some(429) => {
-                log::warn!("node {node}: DeviceStatus {namespace}/{name} is not called stale: {:?}", written.err());
-                return Ok(true);
-            }
-            _ => return written.map(|_| true),
+            _ => match written {
+                // It would be refused again.
+                Err(error) if is_refusal(&error) => {
+                    log::warn!("node {node}: DeviceStatus {namespace}/{name} is not called stale: {error}");
+                    return Ok(true);
+                }
+                written => return written.map(|_| true),
+            },
         }
     }
     Ok(true)

@@ -6,8 +6,8 @@ use kube::api::DynamicObject;
 use kube::{Api, Client};
 
 use super::answer::Answer;
-use super::ask::{AGAIN, is_refusal, pods_of};
-use crate::bridge::requests::{Requests, Written};
+use super::ask::{AGAIN, pods_of};
+use crate::bridge::requests::{Requests, Written, is_refusal};
 use crate::bridge::resource::of_kind;
 use crate::bridge::slim::SlimPod;
 use crate::bridge::told::kinds::{DEVICES_API, Kind, LookUp};
