@@ -93,15 +93,8 @@ async fn list(
         for object in page["items"].as_array().into_iter().flatten() {
             let node = object["status"]["extensions"][OURS]["node"].as_str().unwrap_or_default();
             let Some((node, step)) = steps.get_key_value(node) else { continue };
-            let wanted = match step {
-                Step::Mark => stale::mark(object, node, u64::MAX, false),
-                // A Device that is now bound to another node: this node's values are not its current ones.
-                Step::Clear => stale::clear(object, node).filter(|_| {
-                    let device = watch.as_ref().and_then(|watch| watch.device(&name(object)).0);
-                    device.is_none_or(|device| device.node == *node)
-                }),
-            };
-            if wanted.is_some() {
+            let bound = || Some(watch.as_ref()?.device(&name(object)).0?.node);
+            if stale::is_due(object, node, *step, bound) {
                 found.entry(node.clone()).or_default().push(trimmed(object));
             }
         }
