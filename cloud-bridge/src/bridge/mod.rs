@@ -28,7 +28,7 @@
 //! | `stream_memory` | pure but for the count: how many streams a user may have open |
 //! | `overview` | how every node and its connection is, for people and monitoring |
 //! | `counters`, `process`, `api_health` | what that is made of: numbers, what the process uses, whether the API answers |
-//! | `clients`, `requests`, `resource` | ways to the API |
+//! | `clients`, `requests`, `resource`, `discovery` | ways to the API, and what it serves |
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
@@ -40,6 +40,7 @@ pub mod clients;
 mod counters;
 mod credential;
 pub mod devices;
+mod discovery;
 mod endpoint_view;
 mod followed;
 mod informers;

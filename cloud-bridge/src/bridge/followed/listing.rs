@@ -11,15 +11,6 @@ use crate::bridge::name::{Name, name_of};
 
 pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
 
-/// The HTTP status with which the API refused a list or a watch.
-pub(in crate::bridge) fn code(error: &watcher::Error) -> Option<u16> {
-    use watcher::Error::{InitialListFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
-        _ => None,
-    }
-}
-
 /// A change of one kind.
 pub(in crate::bridge) enum News<T> {
     One(Name, Option<T>),

@@ -13,7 +13,8 @@
 //! | `said` | pure: which parts of a node's answer are accepted |
 //! | `index` | pure: which node should hold which orders |
 //! | `known` | this bridge's state of all jobs, and answers that are not written yet |
-//! | `follow` | the watch that feeds it |
+//! | `reading` | pure: from events of the watches to changes |
+//! | `follow` | the watches that feed it |
 //! | `nodes`, `exceptions` | target nodes of a job, and which are connected or held |
 //! | `silence` | pure: how long nothing has changed at a working node |
 //! | `write` | pure: when a status is written, and what follows from a failure |
@@ -34,6 +35,7 @@ mod leader;
 mod nodes;
 mod order;
 mod plan;
+mod reading;
 mod said;
 mod secret;
 mod silence;

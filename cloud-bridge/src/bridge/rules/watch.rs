@@ -13,7 +13,8 @@ use super::route::Route;
 use super::tally::Tally;
 use super::write::write;
 use crate::bridge::clients::Clients;
-use crate::bridge::followed::follow::{LOOK, Look, follow, has};
+use crate::bridge::discovery::has;
+use crate::bridge::followed::follow::{LOOK, Look, follow};
 use crate::bridge::followed::known::{Known, View, lock};
 use crate::bridge::followed::present::Rounds;
 
