@@ -82,7 +82,7 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
             }
             Over::Refused => {
                 log::error!(
-                    "nodes are told of no news of {}: the bridge may not read any (see deploy/rbac.yaml)",
+                    "nodes are told of no news of {}: the bridge may not read any (see deploy/bridge/rbac.yaml)",
                     I::NAME
                 );
                 // Known objects stay, though they may be outdated.

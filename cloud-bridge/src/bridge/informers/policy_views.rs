@@ -62,7 +62,7 @@ pub(super) async fn watch_policy_views(client: kube::Client, peers: Peers, to: S
                     log::warn!("watching the NetworkPolicies of namespace {:?}: {error}", key.namespace);
                     let told = after_failure(watch_failure(&error), group.first);
                     if let Some(What::Group(_)) = told {
-                        log::error!("nodes hold to no NetworkPolicy: the bridge may not read any (see deploy/rbac.yaml)");
+                        log::error!("nodes hold to no NetworkPolicy: the bridge may not read any (see deploy/bridge/rbac.yaml)");
                     }
                     if let Some(what) = told
                         && to.tell(what).await.is_none()

@@ -66,7 +66,9 @@ pub(super) async fn follow(shared: Weak<Shared>) {
                 let _ = timeout(UNSERVED, asked.changed()).await;
             }
             Over::Refused => {
-                log::error!("nodes are given no orders of jobs: the bridge may not read any (see deploy/rbac.yaml)");
+                log::error!(
+                    "nodes are given no orders of jobs: the bridge may not read any (see deploy/bridge/rbac.yaml)"
+                );
                 // Known jobs stay, though they may be outdated.
                 change(&shared, Some(ticket), |_| ());
                 let _ = timeout(LOOK, asked.changed()).await;
