@@ -89,12 +89,11 @@ use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
 use devices::mark;
-use devices::silent::Silent;
-use followed::present::Present;
+use devices::state::DeviceState;
 use jobs::known::Jobs;
 use node::Command;
 use node_access::NodeAccess;
-use rules::post::Poster;
+use rules::state::RuleState;
 use shared::Shared;
 use sites::Sites;
 use stream_memory::StreamMemory;
@@ -127,7 +126,7 @@ impl Bridge {
     pub fn start(clients: Clients, cluster: String, settings: Settings) -> Self {
         let (sender, commands) = mpsc::unbounded_channel();
         let jobs = Arc::new(Jobs::new(sender.clone()));
-        let poster = Poster::new(&settings.rule_authorities);
+        let rules = Arc::new(RuleState::new(&settings.rule_authorities));
         let turns = || Arc::new(Semaphore::new(settings.api_turns));
         let (leases, writes) = (turns(), turns());
         let shared = Arc::new(Shared {
@@ -147,12 +146,9 @@ impl Bridge {
             informers: sender,
             node_access: NodeAccess::default(),
             sites: watch::Sender::new(Sites::default()),
-            devices: Present::default(),
-            device_turns: Arc::default(),
-            silent: Silent::default(),
-            rules: Present::default(),
+            devices: DeviceState::default(),
+            rules,
             jobs,
-            poster,
         });
         tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
         let (weak, own) = (Arc::downgrade(&shared), shared.clients.own().clone());

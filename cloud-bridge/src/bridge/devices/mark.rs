@@ -41,8 +41,8 @@ pub(in crate::bridge) async fn run(shared: Weak<Shared>) {
         let Some(shared) = shared.upgrade() else { return };
         let after = shared.settings.devices_stale_after;
         let steps = {
-            let now = shared.silent.begun.elapsed();
-            let mut silence = shared.silent.silence();
+            let now = shared.devices.silent.begun.elapsed();
+            let mut silence = shared.devices.silent.silence();
             if silence.is_empty() { HashMap::new() } else { silence.due(now, after, |node| here(&shared, node)) }
         };
         let done = steps.is_empty() || pass(&shared, &steps).await;
@@ -82,7 +82,7 @@ async fn list(
     steps: &HashMap<Box<str>, Step>,
 ) -> kube::Result<HashMap<Box<str>, Vec<Value>>> {
     let mut found: HashMap<Box<str>, Vec<Value>> = HashMap::new();
-    let watch = shared.devices.get();
+    let watch = shared.devices.watch.get();
     let mut next = String::new();
     loop {
         let path = format!("/apis/{DEVICES_API}/devicestatuses?limit={PAGE}&continue={next}");
@@ -135,7 +135,7 @@ async fn of_node(shared: &Shared, requests: &Requests, node: &str, step: Step, s
     match written {
         Ok(all) => {
             if all && step == Step::Mark {
-                shared.silent.silence().marked(node);
+                shared.devices.silent.silence().marked(node);
             }
             true
         }
@@ -177,7 +177,7 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
     let (namespace, name) = name(&status);
     let path = format!("/apis/{DEVICES_API}/namespaces/{namespace}/devicestatuses/{name}");
     for _ in 0..STEPS {
-        shared.device_turns.write(node).await;
+        shared.devices.turns.write(node).await;
         // The semaphore is never closed: it lives as long as the bridge.
         let _turn = shared.writes.acquire().await;
         let Some(session) = still(shared, requests, node, step).await? else { return Ok(false) };

@@ -147,7 +147,7 @@ impl Informers {
                 let shared = self.shared.upgrade()?;
                 let nodes = Weak::clone(&self.shared);
                 let takes: Arc<Takes> = Arc::new(move |node: &str| nodes.upgrade()?.known(node)?.takes_devices());
-                let devices = shared.devices.get_or(round, || DeviceWatch::begin(&self.clients, takes, round));
+                let devices = shared.devices.watch.get_or(round, || DeviceWatch::begin(&self.clients, takes, round));
                 Box::new(move || {
                     let views = devices.of_node(&to.key.name);
                     tell_views(Arc::clone(&devices), views, round, to.clone()).boxed()
@@ -155,7 +155,7 @@ impl Informers {
             }
             Watch::Rules => {
                 let shared = self.shared.upgrade()?;
-                let rules = shared.rules.get_or(round, || RuleWatch::begin(&self.clients, round));
+                let rules = shared.rules.watch.get_or(round, || RuleWatch::begin(&self.clients, round));
                 Box::new(move || {
                     let views = rules.of_node(&to.key.name);
                     tell_views(Arc::clone(&rules), views, round, to.clone()).boxed()

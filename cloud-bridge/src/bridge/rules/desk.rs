@@ -26,7 +26,7 @@ pub struct Desk {
 impl Bridge {
     /// Starts to read the rules.
     pub fn rules(&self) -> Desk {
-        let watch = self.shared.rules.get_or(0, || RuleWatch::begin(&self.shared.clients, 0));
+        let watch = self.shared.rules.watch.get_or(0, || RuleWatch::begin(&self.shared.clients, 0));
         Desk { shared: Arc::clone(&self.shared), watch }
     }
 }

@@ -8,6 +8,7 @@
 //! | `index` | pure: which rules are valid, and which node gets which |
 //! | `watch` | the one watch for all, while a task needs it |
 //! | `post` | one HTTP request to a target |
+//! | `state` | what the tasks share |
 //! | `deliver` | one message of a node, until its target has it |
 //! | `respond` | one request of a program on a node |
 //! | `desk` | interface for the listener for rules |
@@ -20,9 +21,10 @@ pub(super) mod deliver;
 pub mod desk;
 mod index;
 mod paths;
-pub(super) mod post;
+mod post;
 pub(super) mod respond;
 mod route;
+pub(super) mod state;
 pub(super) mod tally;
 mod view;
 pub(super) mod watch;

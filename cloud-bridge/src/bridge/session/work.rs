@@ -92,7 +92,7 @@ impl Connection {
                 BridgeEvent::Message { id, left_ms, message } => self.message(id, left_ms, message),
                 BridgeEvent::Answer { id, answer } => self.answered(id, answer),
                 BridgeEvent::Request { id, request } => {
-                    let responded = respond(Arc::clone(&self.shared), self.node.name.clone(), request);
+                    let responded = respond(Arc::clone(&self.shared.rules), self.node.name.clone(), request);
                     self.work.push(responded.map(move |result| Done::Responded(id, result)).boxed());
                 }
                 BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
