@@ -108,3 +108,39 @@ impl Views {
         group
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> Name {
+        ("shop".into(), "web".into())
+    }
+
+    fn view(uid: &str) -> Arc<Told> {
+        Told::new(made_object(Kind::ServiceView.key("shop", "web"), uid.to_owned(), json!({})))
+    }
+
+    fn all(view: &Arc<Told>) -> BTreeMap<Name, Arc<Entry>> {
+        BTreeMap::from([(name(), Arc::new(Entry { view: Arc::clone(view), slices: Vec::new() }))])
+    }
+
+    #[test]
+    fn group_is_sent_when_a_view_has_changed() {
+        let (mut views, old, new) = (Views::default(), view("u"), view("v"));
+        let mut sent = |all: &BTreeMap<_, _>| views.change(all, None).map(|group| group.len());
+        assert_eq!(sent(&BTreeMap::new()), Some(0), "an empty group is an answer");
+        assert_eq!(sent(&BTreeMap::new()), None);
+        assert_eq!(sent(&all(&old)), Some(1));
+        assert_eq!(sent(&all(&old)), None, "another entry with the same text");
+        assert_eq!(sent(&all(&new)), Some(1));
+        assert_eq!(sent(&BTreeMap::new()), Some(0));
+    }
+
+    #[test]
+    fn only_groups_of_all_services_are_marked_as_complete() {
+        let marked = |name: &str| marker(&Kind::ServiceViews.key("shop", name)).map(|(key, _)| key);
+        assert_eq!(marked("all@hall"), Some(Kind::ServiceNamespace.key("shop", "all")));
+        assert_eq!((marked("all").is_some(), marked("kubernetes"), marked("kube-dns@hall")), (true, None, None));
+    }
+}
