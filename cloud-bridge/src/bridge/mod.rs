@@ -106,6 +106,7 @@ pub use session::Socket;
 pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
 pub use told::groups::ServiceScope;
 pub use well_known::BRIDGED_LABEL;
+pub(crate) use well_known::is_held;
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);
