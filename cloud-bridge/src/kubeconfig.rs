@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use crate::flags::{self, bridge_url};
 use crate::info;
 use crate::output::{Structured, print};
-use crate::pki::authority::{Authority, Signed, to_pem};
+use crate::pki::authority::{Authority, Signed};
+use crate::pki::encoding::to_pem;
 use crate::pki::{clock, keep};
 use crate::reach::Reach;
 

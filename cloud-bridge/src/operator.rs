@@ -9,7 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::Request;
 
 use crate::listen::OPERATORS;
-use crate::pki::authority::{Authority, to_pem};
+use crate::pki::authority::Authority;
+use crate::pki::encoding::to_pem;
 use crate::pki::{PkiError, keep};
 
 /// A bridge on the other side of a slow link answers within this.

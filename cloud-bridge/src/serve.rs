@@ -16,7 +16,8 @@ use crate::kubelet::Ports;
 use crate::listen::{self, ListenerContext, metrics_port};
 use crate::notify::Notify;
 use crate::page::{self, Page, PageFlags};
-use crate::pki::authority::{self, Authority};
+use crate::pki::authority::Authority;
+use crate::pki::encoding;
 use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
 use crate::rules::{self, RuleFlags};
@@ -139,7 +140,7 @@ fn kubelet_ports(
     let clients = match &options.kubelet_client_ca {
         Some(path) => {
             let pem = std::fs::read(path).with_context(|| format!("--kubelet-client-ca {}", path.display()))?;
-            authority::certificates(&path.display().to_string(), &pem)?
+            encoding::certificates(&path.display().to_string(), &pem)?
         }
         None => Vec::new(),
     };

@@ -1,163 +1,36 @@
 //! `cloud-bridge standalone`: the embedded API, its scheduler, and the bridge on it, in one process. Wiring only.
 
+mod controllers;
+mod options;
+
 use std::ffi::OsString;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use anyhow::Context;
-use clap::Args;
-use futures::future::BoxFuture;
-use tokio::task::JoinSet;
 
 use crate::accept::Gate;
 use crate::bridge::clients::{Clients, KUBELET};
-use crate::bridge::{BRIDGED_LABEL, Bridge, ServiceScope, Settings};
-use crate::certificates;
-use crate::flags::{self, NodeFlags};
+use crate::bridge::{Bridge, ServiceScope, Settings};
 use crate::info::{self, Info};
 use crate::kubeconfig;
 use crate::listen::{self, ListenerContext, metrics_port};
 use crate::notify::Notify;
-use crate::page::{self, Page, PageFlags};
-use crate::pki::authority::Authority;
+use crate::page::{self, Page};
 use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
-use crate::rules::{self, RuleFlags};
+use crate::rules;
 use crate::signal;
 use crate::steps;
 use crate::{api_endpoints, api_port};
-use apimachinery::panics;
 use apimachinery::user::UserInfo;
-use apiserver::{Accounts, Config, Server, ServiceRange};
-use controller_manager::load_balancer;
-use controller_manager::node_lifecycle::{self, MaskSizes, NodeIpam};
-use controller_manager::pods::Pods;
-use controller_manager::{local_volumes, podautoscaler, scheduler, workloads};
+use apiserver::{Accounts, Config, Server};
+use controller_manager::node_lifecycle;
+use controllers::Controllers;
+
+pub use options::{AutoscalerFlags, Options, SubnetFlags};
 
 /// See [`Settings::api_turns`].
 const API_TURNS: usize = 16;
-
-/// Flags of `standalone`.
-#[derive(Debug, Clone, Args)]
-pub struct Options {
-    /// Folder of all state: the API's database, the authority, the administrator's kubeconfig.
-    #[arg(long, value_name = "FOLDER")]
-    pub state: PathBuf,
-    /// Where nodes connect.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:7443")]
-    pub listen: SocketAddr,
-    /// Where kubectl connects.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:6443")]
-    pub api_listen: SocketAddr,
-    /// A name or address under which others reach this machine (repeatable). The first goes into join commands.
-    #[arg(long, value_name = "NAME-OR-ADDRESS")]
-    pub advertise: Vec<String>,
-    /// Addresses that Services get: an IPv4 range.
-    #[arg(long, value_name = "RANGE", default_value = "10.96.0.0/16", value_parser = ServiceRange::parse)]
-    pub service_range: ServiceRange,
-    /// Restore the copy of the state file if that file is damaged or missing. Changes since the copy are lost. While the bridge
-    /// runs with this flag, nodes end no pod because it is missing in the copy: start it without the flag when the API is
-    /// complete again.
-    #[arg(long)]
-    pub restore: bool,
-    /// Maximum number of terminated pods to keep; the oldest of more are deleted. 0 keeps all.
-    #[arg(long, value_name = "COUNT", default_value_t = workloads::Options::default().terminated_pod_gc_threshold)]
-    pub terminated_pod_gc_threshold: usize,
-    /// Evict pods from a node that is offline, or not ready, for this long: 90s, 30m, 2h, 7d. Replacements start on
-    /// other nodes while the pods may still run there. Absent: pods are not evicted from such a node.
-    #[arg(long, value_name = "DURATION", value_parser = evict_after)]
-    pub evict_after: Option<Duration>,
-    /// Maximum lifetime of service account tokens, whatever a TokenRequest asks for: 24h, 30d; at least 1h. Absent: 136
-    /// years, as on Kubernetes.
-    #[arg(long, value_name = "DURATION", value_parser = token_life)]
-    pub service_account_max_token_expiration: Option<Duration>,
-    #[command(flatten)]
-    pub subnets: SubnetFlags,
-    /// Give Services of type LoadBalancer without a class the addresses of the nodes where their ready pods are; a
-    /// Service with the label or annotation `sampan.dev/site` gets those of the nodes with that label. Absent: such
-    /// Services get no address.
-    #[arg(long, value_name = "KIND", value_parser = ["nodes"])]
-    pub load_balancer: Option<String>,
-    #[command(flatten)]
-    pub nodes: NodeFlags,
-    #[command(flatten)]
-    pub rules: RuleFlags,
-    #[command(flatten)]
-    pub page: PageFlags,
-    #[command(flatten)]
-    pub autoscalers: AutoscalerFlags,
-}
-
-/// How HorizontalPodAutoscalers are looked after; called as the flags of kube-controller-manager are.
-#[derive(Debug, Clone, Args)]
-pub struct AutoscalerFlags {
-    /// Interval between two evaluations of a HorizontalPodAutoscaler.
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = flags::period)]
-    pub horizontal_pod_autoscaler_sync_period: Duration,
-    /// Time for which the highest recommendation of a HorizontalPodAutoscaler counts before its target is scaled down.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flags::duration)]
-    pub horizontal_pod_autoscaler_downscale_stabilization: Duration,
-    /// Time after its start during which the CPU usage of a pod counts only while it is ready.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = flags::duration)]
-    pub horizontal_pod_autoscaler_cpu_initialization_period: Duration,
-}
-
-impl AutoscalerFlags {
-    fn options(&self) -> podautoscaler::Options {
-        podautoscaler::Options {
-            sync_period: self.horizontal_pod_autoscaler_sync_period,
-            downscale_stabilization: self.horizontal_pod_autoscaler_downscale_stabilization,
-            cpu_initialization_period: self.horizontal_pod_autoscaler_cpu_initialization_period,
-            ..podautoscaler::Options::default()
-        }
-    }
-}
-
-/// Which addresses the pods of nodes get, for what reads that from Node objects: nodes have subnets of their own.
-#[derive(Debug, Clone, Args)]
-pub struct SubnetFlags {
-    /// Range from which each Node gets its `spec.podCIDRs`: one range, or one of each family with a comma between them.
-    /// Absent: Nodes get none.
-    #[arg(long, value_name = "RANGE")]
-    pub cluster_cidr: Option<String>,
-    /// Prefix length of the range of one Node [default: 24 for IPv4, 64 for IPv6].
-    #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
-    pub node_cidr_mask_size: Option<u32>,
-    /// Same as --node-cidr-mask-size, for IPv4.
-    #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
-    pub node_cidr_mask_size_ipv4: Option<u32>,
-    /// Same as --node-cidr-mask-size, for IPv6.
-    #[arg(long, value_name = "BITS", requires = "cluster_cidr")]
-    pub node_cidr_mask_size_ipv6: Option<u32>,
-}
-
-impl SubnetFlags {
-    fn ipam(&self, services: ServiceRange) -> anyhow::Result<Option<NodeIpam>> {
-        let Some(ranges) = &self.cluster_cidr else { return Ok(None) };
-        let masks = MaskSizes {
-            any: self.node_cidr_mask_size,
-            ipv4: self.node_cidr_mask_size_ipv4,
-            ipv6: self.node_cidr_mask_size_ipv6,
-        };
-        NodeIpam::new(ranges, masks, Some(&services.to_string())).map(Some).map_err(anyhow::Error::msg)
-    }
-}
-
-/// Bounds are those of kube-apiserver.
-fn token_life(text: &str) -> anyhow::Result<Duration> {
-    let life = flags::duration(text)?;
-    anyhow::ensure!((3600..=1 << 32).contains(&life.as_secs()), "must be between 1h and 2^32 seconds");
-    Ok(life)
-}
-
-fn evict_after(text: &str) -> anyhow::Result<Duration> {
-    let after = flags::duration(text)?;
-    // Seconds are signed 64-bit numbers in the API.
-    anyhow::ensure!(i64::try_from(after.as_secs()).is_ok(), "is too long");
-    Ok(after)
-}
 
 /// The one argument of the helper that judges validation rules. No verb for people: only the API starts it.
 const CEL_HELPER: &str = "judge-rules";
@@ -280,58 +153,6 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     bridge.close().await;
     api.close().await?;
     Ok(())
-}
-
-impl local_volumes::Nodes for Bridge {
-    fn delete_volume<'a>(&'a self, node: &'a str, volume: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move { Self::delete_volume(self, node, volume).await.map_err(|error| error.to_string()) })
-    }
-}
-
-/// The controllers of the embedded API, each in its own task: the work of one delays no other. Dropping this stops
-/// them.
-struct Controllers(JoinSet<()>);
-
-impl Controllers {
-    fn start(
-        options: &Options,
-        client: &impl Fn(&'static str) -> kube::Client,
-        lifecycle: node_lifecycle::Settings,
-        authority: &Arc<Authority>,
-        bridge: &Bridge,
-    ) -> Self {
-        let mut all = Self(JoinSet::new());
-        let workloads = workloads::Options { terminated_pod_gc_threshold: options.terminated_pod_gc_threshold };
-        let (authority, bridge, autoscalers) = (Arc::clone(authority), bridge.clone(), options.autoscalers.options());
-        let manager = client("kube-controller-manager");
-        let pods = Pods::start(&manager);
-        let followed = pods.clone();
-        let of_workloads = move |client| workloads::run(client, followed.clone(), workloads.clone());
-        all.keep("the controllers of workloads", &manager, of_workloads);
-        all.keep("the signer", &manager, move |client| certificates::run(client, Arc::clone(&authority)));
-        all.keep("the end of volumes", &manager, move |client| local_volumes::run(client, Arc::new(bridge.clone())));
-        if options.load_balancer.is_some() {
-            all.keep("load balancers", &manager, load_balancer::run);
-        }
-        all.keep("the autoscaler", &manager, move |client| podautoscaler::run(client, autoscalers));
-        all.keep("the scheduler", &client("kube-scheduler"), move |client| scheduler::run(client, pods.clone()));
-        let lifecycle = move |client| node_lifecycle::run(client, BRIDGED_LABEL, lifecycle.clone());
-        all.keep("the node lifecycle", &manager, lifecycle);
-        all
-    }
-
-    /// Same as [`panics::keep`], measured by its name.
-    fn keep<F>(
-        &mut self,
-        work: &'static str,
-        client: &kube::Client,
-        mut begin: impl FnMut(kube::Client) -> F + Send + 'static,
-    ) where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let client = client.clone();
-        self.0.spawn(steps::part(work, panics::keep(work, move || begin(client.clone()))));
-    }
 }
 
 /// A client of the API in this process. `agent` names it in `managedFields`, as Kubernetes' parts are named.

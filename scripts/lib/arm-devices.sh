@@ -62,7 +62,7 @@ devices_with() {
 # mapper_seconds (from MQTT on the board, and from the Device in the API, to the value there).
 check_devices() {
     local daemon octets began deadline=$((SECONDS + 90))
-    kubectl apply -f "$repo/cloud-bridge/deploy/devices/crds.yaml"
+    kubectl apply -f "$repo/deploy/bridge/devices/crds.yaml"
     kubectl_waits 30 "the definitions of devices" --for=condition=Established crd/devices.devices.kubeedge.io crd/devicestatuses.devices.kubeedge.io
     device_objects | kubectl apply -f -
     devices_with '{listen: {}}'

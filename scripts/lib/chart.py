@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The chart of cloud-bridge by Helm's own library: chart.py lint|same|values|render|install...
 
-lint: what `helm lint --strict` says. same: what it renders without values is what cloud-bridge/deploy has. values: each of them
+lint: what `helm lint --strict` says. same: what it renders without values is what deploy/bridge has. values: each of them
 shows, and wrong ones are refused. render FILE: all objects with everything switched on. install KUBECONFIG: into a cluster,
 upgraded, and away again."""
 import json
@@ -13,7 +13,7 @@ import yaml
 from helm_python import Chart
 
 CHART = "deploy/helm/cloud-bridge"
-DEPLOY = ["cloud-bridge/deploy/rbac.yaml", "cloud-bridge/deploy/deployment.yaml"]
+DEPLOY = ["deploy/bridge/rbac.yaml", "deploy/bridge/deployment.yaml"]
 NAMESPACE = "sampan-system"
 # Without them it is not installed.
 NEEDED = {"advertise": ["bridge.example.com"], "image": {"repository": "cloud-bridge"}}
@@ -87,7 +87,7 @@ def same():
     ours, theirs = ({key(one): plain(one) for one in objects} for objects in (rendered(), files))
     assert ours.keys() == theirs.keys(), f"{sorted(map(str, ours))}\n{sorted(map(str, theirs))}"
     for name, one in ours.items():
-        assert one == theirs[name], f"{name}: the chart has\n{yaml.dump(one)}\ncloud-bridge/deploy has\n{yaml.dump(theirs[name])}"
+        assert one == theirs[name], f"{name}: the chart has\n{yaml.dump(one)}\ndeploy/bridge has\n{yaml.dump(theirs[name])}"
 
 
 def values():

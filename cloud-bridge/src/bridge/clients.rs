@@ -11,7 +11,7 @@ use kube::client::Body;
 
 pub use super::requests::KUBELET;
 use super::requests::{IMPERSONATE_GROUP, IMPERSONATE_USER, Requests};
-use crate::pki::authority::{NODE_GROUP, node_user};
+use crate::pki::identity::{NODE_GROUP, node_user};
 
 type AsNode = dyn Fn(&str) -> Client + Send + Sync;
 

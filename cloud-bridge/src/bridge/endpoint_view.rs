@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use edge_protocol::json::SetField;
-use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
+use edge_protocol::message::{Object, ObjectDigest};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::pod_references::ENDPOINT_VIEW;
 use super::service_view::{items, port};
 use super::sites::Members;
 use super::slim::made_object;
+use super::told::kinds::Kind;
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
@@ -67,8 +67,8 @@ pub(super) fn service_of(slice: &DynamicObject) -> Option<String> {
 pub(super) fn endpoint_view(service: &ObjectDigest, slices: &[SliceText], site: Option<&Members>) -> Option<Object> {
     let found: Vec<Value> = slices.iter().filter_map(|slice| slice.view(site)).collect();
     (!found.is_empty()).then_some(())?;
-    let key = ObjectKey { kind: ENDPOINT_VIEW.into(), ..service.key.clone() };
-    Some(made_object(key, service.uid.clone(), json!({ "kind": ENDPOINT_VIEW, "slices": found })))
+    let key = Kind::EndpointView.key(&service.key.namespace, &service.key.name);
+    Some(made_object(key, service.uid.clone(), json!({ "kind": Kind::EndpointView.name(), "slices": found })))
 }
 
 fn endpoint(from: &Value, is_pod: bool) -> Value {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     fn view(slices: &[SliceText], site: Option<&str>) -> Option<Value> {
-        let key = ObjectKey { kind: "ServiceView".into(), namespace: "shop".into(), name: "web".into() };
+        let key = Kind::ServiceView.key("shop", "web");
         let mut sites = Sites::default();
         sites.set("n1", Some(Neighbour::at("hall")));
         let members = site.map(|site| Members::of(&sites, site));

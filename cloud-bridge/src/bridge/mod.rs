@@ -3,7 +3,7 @@
 //! | module | owns |
 //! |---|---|
 //! | `world` | pure: which node should hold what |
-//! | `slim`, `told`, `pod_references` | pure: objects as nodes see them, and what a pod names |
+//! | `slim`, `told`, `pod_references` | pure: objects as nodes see them, their kinds, and what a pod names |
 //! | `informers` | the watches that feed `world` |
 //! | `node_informer` | the Node objects: rewritten when another client changed them |
 //! | `node_access` | which nodes may connect |
@@ -22,13 +22,13 @@
 //! | `rules` | what travels between nodes' brokers, servers and HTTP by rules |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `settings` | what can be chosen |
-//! | `well_known` | labels and annotations of Nodes |
+//! | `well_known`, `name` | labels and annotations of Nodes; how objects are named |
 //! | `shared` | what all of these tasks have in common |
 //! | `backend`, `streams`, `chunks` | what kubectl asks of a node, and its bytes |
 //! | `stream_memory` | pure but for the count: how many streams a user may have open |
 //! | `overview` | how every node and its connection is, for people and monitoring |
 //! | `counters`, `process`, `api_health` | what that is made of: numbers, what the process uses, whether the API answers |
-//! | `clients`, `requests` | ways to the API |
+//! | `clients`, `requests`, `resource`, `discovery` | ways to the API, and what it serves |
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
@@ -40,11 +40,13 @@ pub mod clients;
 mod counters;
 mod credential;
 pub mod devices;
+mod discovery;
 mod endpoint_view;
 mod followed;
 mod informers;
 mod jobs;
 mod lease;
+mod name;
 mod node;
 mod node_access;
 mod node_informer;
@@ -58,6 +60,7 @@ pub(crate) mod refused_ports;
 mod rejections;
 mod reports;
 pub(crate) mod requests;
+mod resource;
 pub mod rules;
 mod service_view;
 mod session;
@@ -86,12 +89,11 @@ use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
 use devices::mark;
-use devices::silent::Silent;
-use followed::present::Present;
+use devices::state::DeviceState;
 use jobs::known::Jobs;
 use node::Command;
 use node_access::NodeAccess;
-use rules::post::Poster;
+use rules::state::RuleState;
 use shared::Shared;
 use sites::Sites;
 use stream_memory::StreamMemory;
@@ -99,11 +101,12 @@ use stream_memory::StreamMemory;
 pub use credential::Credential;
 pub(crate) use node_access::is_revoked;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
-pub use pod_references::ServiceScope;
 pub use reports::{AddressType, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
 pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
+pub use told::groups::ServiceScope;
 pub use well_known::BRIDGED_LABEL;
+pub(crate) use well_known::is_held;
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -124,7 +127,7 @@ impl Bridge {
     pub fn start(clients: Clients, cluster: String, settings: Settings) -> Self {
         let (sender, commands) = mpsc::unbounded_channel();
         let jobs = Arc::new(Jobs::new(sender.clone()));
-        let poster = Poster::new(&settings.rule_authorities);
+        let rules = Arc::new(RuleState::new(&settings.rule_authorities));
         let turns = || Arc::new(Semaphore::new(settings.api_turns));
         let (leases, writes) = (turns(), turns());
         let shared = Arc::new(Shared {
@@ -144,12 +147,9 @@ impl Bridge {
             informers: sender,
             node_access: NodeAccess::default(),
             sites: watch::Sender::new(Sites::default()),
-            devices: Present::default(),
-            device_turns: Arc::default(),
-            silent: Silent::default(),
-            rules: Present::default(),
+            devices: DeviceState::default(),
+            rules,
             jobs,
-            poster,
         });
         tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
         let (weak, own) = (Arc::downgrade(&shared), shared.clients.own().clone());

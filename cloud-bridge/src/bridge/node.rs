@@ -140,8 +140,8 @@ impl Node {
         self.presence().last_seen
     }
 
-    /// A new connection replaces any other. The fencing number grows with the clock, so that it also grows over
-    /// replicas and restarts; `elsewhere` is the highest number that other bridges are known to have given.
+    /// A new connection replaces any other. `elsewhere` is the highest fencing number that other bridges are known to have
+    /// given.
     pub(super) fn attach(
         &self,
         commands: UnboundedSender<Command>,
@@ -150,9 +150,7 @@ impl Node {
         now: SystemTime,
     ) -> Link {
         let mut presence = self.presence();
-        presence.newest = presence.newest.max(elsewhere);
-        let millis = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
-        presence.newest = u64::try_from(millis).unwrap_or(u64::MAX - 1).max(presence.newest + 1);
+        presence.newest = next_session(presence.newest.max(elsewhere), now);
         let link = Link { session: presence.newest, issued, commands };
         if let Some(old) = presence.link.replace(link.clone()) {
             // The connection may be ending already.
@@ -245,3 +243,14 @@ impl Node {
         self.link().is_some_and(|link| link.commands.unbounded_send(Command::RewriteNode).is_ok())
     }
 }
+
+/// Fencing number of a connection after one with this number. It grows with the clock, so that it also grows over
+/// replicas and restarts.
+fn next_session(newest: u64, now: SystemTime) -> u64 {
+    let millis = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    // Anybody with rights on Nodes may have written the largest number.
+    u64::try_from(millis).unwrap_or(u64::MAX).max(newest.saturating_add(1))
+}
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,7 @@ fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     }
     shared.jobs.node(node);
     let silent = node.ready() == "Unknown";
-    shared.silent.see(node.name(), silent, node.has_stale_devices());
+    shared.devices.silent.see(node.name(), silent, node.has_stale_devices());
     if silent {
         shared.known(node.name()).map(|node| node.rewrite());
     }

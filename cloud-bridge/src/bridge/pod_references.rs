@@ -5,59 +5,11 @@
 
 use std::collections::BTreeSet;
 
-use clap::ValueEnum;
 use edge_protocol::message::ObjectKey;
 use serde_json::Value;
 
-/// Kind of the object that lists Services; its name is [`ALL_SERVICES`] or [`API_SERVICE`].
-pub(super) const SERVICE_LINKS: &str = "ServiceLinks";
-/// Every Service of the namespace.
-pub(super) const ALL_SERVICES: &str = "all";
-/// The API's own Service, in the namespace `default`.
-pub(super) const API_SERVICE: &str = "kubernetes";
-/// The namespace of [`API_SERVICE`].
-pub(super) const API_NAMESPACE: &str = "default";
-/// Kind of a group: the Services of a namespace as nodes see them, a [`SERVICE_VIEW`] for each, and an
-/// [`ENDPOINT_VIEW`] for those that have endpoints other than a node's own pods. Its name is [`ALL_SERVICES`], which
-/// excludes the two Services that every pod may use, or one of these two. After an `@` follows the site whose pods are
-/// among the endpoints.
-pub(super) const SERVICE_VIEWS: &str = "ServiceViews";
-pub(super) const SERVICE_VIEW: &str = "ServiceView";
-pub(super) const ENDPOINT_VIEW: &str = "EndpointView";
-/// Kind of a group: the NetworkPolicies of a namespace as nodes see them, a [`POLICY_VIEW`] for each, and the pods that
-/// are their peers in [`POLICY_PEERS`]. Its name is [`ALL_POLICIES`].
-pub(super) const POLICY_VIEWS: &str = "PolicyViews";
-pub(super) const POLICY_VIEW: &str = "PolicyView";
-pub(super) const POLICY_PEERS: &str = "PolicyPeers";
-const ALL_POLICIES: &str = "all";
-/// Kind of the object that marks a group of all Services of a namespace, or of the cluster, as complete: other Services
-/// do not exist.
-pub(super) const SERVICE_NAMESPACE: &str = "ServiceNamespace";
-/// Kind of a group: the Devices that are bound to the node of this name, and their models. Both as nodes see them,
-/// under their own kinds.
-pub(super) const DEVICE_VIEWS: &str = "DeviceViews";
-pub(super) const DEVICE: &str = "Device";
-pub(super) const DEVICE_MODEL: &str = "DeviceModel";
-/// Group and version of both in the API.
-pub(super) const DEVICES_API: &str = "devices.kubeedge.io/v1beta1";
-/// Kind of a group: the rules whose source is the broker of the node of this name; each [`RULE`] has its topic.
-pub(super) const RULE_VIEWS: &str = "RuleViews";
-pub(super) const RULE: &str = "Rule";
-/// Group and version of rules and their ends in the API.
-pub(super) const RULES_API: &str = "rules.kubeedge.io/v1";
-/// Label and namespace by which the cluster's DNS is recognized.
-pub(super) const DNS_LABEL: (&str, &str) = ("k8s-app", DNS_SERVICE);
-pub(super) const DNS_SERVICE: &str = "kube-dns";
-pub(super) const DNS_NAMESPACE: &str = "kube-system";
-
-/// Kind of claims, which are sent with their volumes.
-pub(super) const CLAIM: &str = "PersistentVolumeClaim";
-
-/// Kind of the cluster-scoped object that names the OCI runtime of a pod.
-pub(super) const RUNTIME_CLASS: &str = "RuntimeClass";
-
-/// Kind of the object with a node's labels for one pod, whose uid is its name.
-pub(super) const NODE_LABELS: &str = "NodeLabels";
+use super::told::groups::{ALL_SERVICES, API_NAMESPACE, API_SERVICE};
+use super::told::kinds::Kind;
 
 /// The labels of its node, if the pod selects by labels. A DaemonSet's pod selects by name.
 pub(super) fn node_labels(namespace: &str, uid: &str, spec: &Value) -> Option<ObjectKey> {
@@ -65,74 +17,17 @@ pub(super) fn node_labels(namespace: &str, uid: &str, spec: &Value) -> Option<Ob
     let by_label = |term: &Value| items(&term["matchExpressions"]).next().is_some();
     let asks = spec["nodeSelector"].as_object().is_some_and(|selector| !selector.is_empty())
         || items(&required["nodeSelectorTerms"]).any(by_label);
-    let (namespace, name) = (namespace.to_owned(), uid.to_owned());
-    asks.then(|| ObjectKey { kind: NODE_LABELS.to_owned(), namespace, name })
+    asks.then(|| Kind::NodeLabels.key(namespace, uid))
 }
 
 /// The Services that a pod's environment shows: those of its namespace unless it disables them, and the API's own (K8s
 /// pkg/kubelet/kubelet_pods.go, `getServiceEnvVarMap`).
 pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
-    let key = |namespace: &str, name: &str| ObjectKey {
-        kind: SERVICE_LINKS.to_owned(),
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-    };
-    let mut keys = BTreeSet::from([key(API_NAMESPACE, API_SERVICE)]);
+    let mut keys = BTreeSet::from([Kind::ServiceLinks.key(API_NAMESPACE, API_SERVICE)]);
     if spec["enableServiceLinks"].as_bool().unwrap_or(true) {
-        keys.insert(key(namespace, ALL_SERVICES));
+        keys.insert(Kind::ServiceLinks.key(namespace, ALL_SERVICES));
     }
     keys
-}
-
-/// The Services that a node gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ServiceScope {
-    /// Services of the namespaces where the node has pods, or whose names its pods have asked for: for many nodes that
-    /// are independent of each other.
-    #[default]
-    Namespaces,
-    /// All Services, if the node has pods or routes to those of its LAN: for nodes that must answer at every node port.
-    #[value(name = "cluster")]
-    All,
-    /// All Services and all NetworkPolicies: for a site.
-    #[value(skip)]
-    Site,
-}
-
-/// The groups of Services for a node with a pod in this namespace, with the endpoints of a site's pods.
-pub(super) fn service_views(namespace: &str, scope: ServiceScope, site: Option<&str>) -> Vec<ObjectKey> {
-    let key = |namespace: &str, name: &str| ObjectKey {
-        kind: SERVICE_VIEWS.to_owned(),
-        namespace: namespace.to_owned(),
-        name: site.map_or_else(|| name.to_owned(), |site| format!("{name}@{site}")),
-    };
-    match scope {
-        ServiceScope::All | ServiceScope::Site => vec![key("", ALL_SERVICES)],
-        ServiceScope::Namespaces => {
-            vec![key(namespace, ALL_SERVICES), key(API_NAMESPACE, API_SERVICE), key(DNS_NAMESPACE, DNS_SERVICE)]
-        }
-    }
-}
-
-/// Splits the name of a group into the name of its Services, and the site of its pods.
-pub(super) fn group_and_site(name: &str) -> (&str, Option<&str>) {
-    name.split_once('@').map_or((name, None), |(group, site)| (group, Some(site)))
-}
-
-/// The group of NetworkPolicies for a node with a pod in this namespace.
-pub(super) fn policy_views(namespace: &str, scope: ServiceScope) -> ObjectKey {
-    let namespace = if scope == ServiceScope::Site { "" } else { namespace };
-    ObjectKey { kind: POLICY_VIEWS.to_owned(), namespace: namespace.to_owned(), name: ALL_POLICIES.to_owned() }
-}
-
-/// The group of Devices of a node.
-pub(super) fn device_views(node: &str) -> ObjectKey {
-    ObjectKey { kind: DEVICE_VIEWS.to_owned(), namespace: String::new(), name: node.to_owned() }
-}
-
-/// The group of rules of a node.
-pub(super) fn rule_views(node: &str) -> ObjectKey {
-    ObjectKey { kind: RULE_VIEWS.to_owned(), namespace: String::new(), name: node.to_owned() }
 }
 
 /// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.
@@ -142,7 +37,7 @@ pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     for volume in items(&spec["volumes"]) {
         found.config_map(&volume["configMap"]["name"]);
         found.secret(&volume["secret"]["secretName"]);
-        found.add(CLAIM, &volume["persistentVolumeClaim"]["claimName"]);
+        found.add(Kind::Claim, &volume["persistentVolumeClaim"]["claimName"]);
         for source in items(&volume["projected"]["sources"]) {
             found.config_map(&source["configMap"]["name"]);
             found.secret(&source["secret"]["name"]);
@@ -163,7 +58,7 @@ pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     for secret in items(&spec["imagePullSecrets"]) {
         found.secret(&secret["name"]);
     }
-    Found { namespace: "", keys: &mut keys }.add(RUNTIME_CLASS, &spec["runtimeClassName"]);
+    Found { namespace: "", keys: &mut keys }.add(Kind::RuntimeClass, &spec["runtimeClassName"]);
     keys
 }
 
@@ -175,13 +70,9 @@ pub(super) fn names_objects(spec: &Value) -> Option<&'static str> {
     if named("serviceAccountName") || named("serviceAccount") {
         return Some("serviceaccounts");
     }
-    let first = references("", spec).into_iter().find(|key| key.kind != RUNTIME_CLASS);
-    if let Some(key) = first {
-        return Some(match key.kind.as_str() {
-            "ConfigMap" => "configmaps",
-            "Secret" => "secrets",
-            _ => "persistentvolumeclaims",
-        });
+    let mut named = references("", spec).into_iter().filter_map(|key| Kind::of(&key));
+    if let Some(kind) = named.find(|kind| *kind != Kind::RuntimeClass) {
+        return Some(kind.facts().plural);
     }
     if items(&spec["resourceClaims"]).next().is_some() {
         return Some("resourceclaims");
@@ -205,17 +96,16 @@ struct Found<'a> {
 
 impl Found<'_> {
     fn config_map(&mut self, name: &Value) {
-        self.add("ConfigMap", name);
+        self.add(Kind::ConfigMap, name);
     }
 
     fn secret(&mut self, name: &Value) {
-        self.add("Secret", name);
+        self.add(Kind::Secret, name);
     }
 
-    fn add(&mut self, kind: &str, name: &Value) {
+    fn add(&mut self, kind: Kind, name: &Value) {
         if let Some(name) = name.as_str().filter(|name| !name.is_empty()) {
-            let (namespace, name) = (self.namespace.to_owned(), name.to_owned());
-            self.keys.insert(ObjectKey { kind: kind.to_owned(), namespace, name });
+            self.keys.insert(kind.key(self.namespace, name));
         }
     }
 }
@@ -279,7 +169,7 @@ mod tests {
                 "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
         };
         let asks = |spec: Value| node_labels("ns", "u1", &spec).map(|key| (key.kind, key.namespace, key.name));
-        let key = Some((NODE_LABELS.to_owned(), "ns".to_owned(), "u1".to_owned()));
+        let key = Some(("NodeLabels".to_owned(), "ns".to_owned(), "u1".to_owned()));
         assert_eq!(asks(json!({"nodeSelector": {"a": "b"}})), key);
         assert_eq!(asks(terms(json!([{"matchFields": [{}]}, {"matchExpressions": [{"key": "a"}]}]))), key);
         let of_daemon_set = terms(json!([{"matchFields": [{"key": "metadata.name"}]}]));

@@ -8,20 +8,23 @@
 //! In Kubernetes, a missing field of a policy often means "all". So a field that is not understood makes the whole
 //! policy unreadable, and a node isolates its pods (K8s staging/src/k8s.io/api/networking/v1/types.go).
 
+mod checked;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::selector::{selects, selects_by};
 use edge_protocol::json::SetField;
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::Object;
 use edge_protocol::weight::weight;
 use kube::api::DynamicObject;
 use ring::digest;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::peer_pod::PeerPod;
-use super::pod_references::{POLICY_PEERS, POLICY_VIEW};
 use super::slim::made_object;
-use crate::pki::authority::hex;
+use super::told::kinds::Kind;
+use crate::pki::encoding::hex;
+use checked::{array, is_empty, is_selector, known, port, selector};
 
 /// Maximum length of a policy's text, in bytes; the API accepts objects of 1.5 MiB.
 const TEXT: usize = 1 << 20;
@@ -76,8 +79,8 @@ pub(super) fn policy_view(policy: &DynamicObject, namespaces: &BTreeMap<String, 
         }
         spec
     });
-    let key = ObjectKey { kind: POLICY_VIEW.into(), namespace: own.clone(), name };
-    let view = made_object(key, uid, json!({ "kind": POLICY_VIEW, "spec": spec }));
+    let key = Kind::PolicyView.key(own.as_str(), name);
+    let view = made_object(key, uid, json!({ "kind": Kind::PolicyView.name(), "spec": spec }));
     PolicyText { view: Some(view), peers: reader.peers }
 }
 
@@ -219,71 +222,10 @@ pub(super) fn peer_views<'a, S: AsRef<str> + 'a>(
     portions.into_iter().map(move |(portion, pods)| {
         let name = format!("{portion}-of-{count}");
         let uid = format!("policy-peers-{namespace}-{name}");
-        let key = ObjectKey { kind: POLICY_PEERS.into(), namespace: namespace.to_owned(), name };
+        let key = Kind::PolicyPeers.key(namespace, name);
         let pods: Vec<Value> = pods.into_iter().map(&view).collect();
-        made_object(key, uid, json!({ "kind": POLICY_PEERS, "pods": pods }))
+        made_object(key, uid, json!({ "kind": Kind::PolicyPeers.name(), "pods": pods }))
     })
-}
-
-fn port(from: &Value) -> Result<Value, String> {
-    known(from, &["protocol", "port", "endPort"])?;
-    let said = from.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
-    Ok(Value::Object(said.map(|(field, value)| (field.clone(), value.clone())).collect()))
-}
-
-/// `None` if it is absent, which differs from an empty selector that selects all.
-fn selector(from: &Value) -> Result<Option<Value>, String> {
-    match from {
-        Value::Null => Ok(None),
-        from if is_selector(from) => Ok(Some(from.clone())),
-        _ => Err("a selector is none".to_owned()),
-    }
-}
-
-/// Whether all of its fields are understood: an ignored field would select more pods.
-fn is_selector(from: &Value) -> bool {
-    let texts = |value: &Value| value.as_array().is_some_and(|values| values.iter().all(Value::is_string));
-    let expression = |one: &Value| {
-        known(one, &["key", "operator", "values"]).is_ok()
-            && one["key"].is_string()
-            && match one["operator"].as_str() {
-                Some("In" | "NotIn") => texts(&one["values"]),
-                Some("Exists" | "DoesNotExist") => is_empty(&one["values"]),
-                _ => false,
-            }
-    };
-    let (labels, expressions) = (&from["matchLabels"], &from["matchExpressions"]);
-    known(from, &["matchLabels", "matchExpressions"]).is_ok()
-        && (labels.is_null() || labels.as_object().is_some_and(|labels| labels.values().all(Value::is_string)))
-        && (expressions.is_null() || expressions.as_array().is_some_and(|all| all.iter().all(expression)))
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(values) => values.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        _ => false,
-    }
-}
-
-/// Fails if the value is not an object, or has a field that is not among these.
-fn known(value: &Value, fields: &[&str]) -> Result<(), String> {
-    let Value::Object(object) = value else { return Err("a part of it is of another type".to_owned()) };
-    let odd = |object: &Map<String, Value>| object.keys().find(|field| !fields.contains(&field.as_str())).cloned();
-    match odd(object) {
-        None => Ok(()),
-        Some(field) => Err(format!("it says {:?}", field.chars().take(60).collect::<String>())),
-    }
-}
-
-/// `None` if it is empty or absent: for rules' ports and peers both have the same meaning.
-fn array(value: &Value) -> Result<Option<&Vec<Value>>, String> {
-    match value {
-        Value::Null => Ok(None),
-        Value::Array(values) => Ok(Some(values).filter(|values| !values.is_empty())),
-        _ => Err("a part of it is of another type".to_owned()),
-    }
 }
 
 #[cfg(test)]

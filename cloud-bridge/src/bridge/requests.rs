@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::counters;
-use crate::pki::authority::NODE_GROUP;
+use crate::pki::identity::NODE_GROUP;
 
 pub(super) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 pub(super) const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
@@ -159,6 +159,21 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
     if let kube::Error::Api(status) = error { Some(status.code) } else { None }
 }
 
+/// Whether the API has understood a request and refused it, or the request could not be made: another attempt would fail
+/// as well. Credentials that are being renewed and an API that is busy are no refusal.
+pub(super) fn is_refusal(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => (400..500).contains(&status.code) && !matches!(status.code, 401 | 408 | 429),
+        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => true,
+        _ => false,
+    }
+}
+
+/// An error in the API's own words, if it has answered.
+pub(super) fn words(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error { status.message.clone() } else { error.to_string() }
+}
+
 /// Whether a text from a node is safe in a request's path: names of Kubernetes objects need no escaping, and nothing
 /// else is accepted.
 pub(super) fn is_path_segment(text: &str) -> bool {
@@ -171,7 +186,23 @@ pub(super) fn is_path_segment(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
+
+    #[test]
+    fn busy_api_and_expired_credentials_are_no_refusal() {
+        let answered = |code| is_refusal(&kube::Error::Api(Box::new(Status::failure("m", "r").with_code(code))));
+        for code in [400, 403, 404, 409, 413, 422] {
+            assert!(answered(code), "{code}");
+        }
+        for code in [401, 408, 429, 500, 502, 503, 504] {
+            assert!(!answered(code), "{code}");
+        }
+        let broken = kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
+        assert!(!is_refusal(&broken), "a malformed answer proves nothing");
+        assert!(is_refusal(&kube::Error::HttpError(http::Uri::try_from("a b").map(drop).unwrap_err().into())));
+    }
 
     #[test]
     fn names_that_would_change_a_path_are_refused() {

@@ -1,12 +1,13 @@
 //! A Service as a node sees it: the fields that affect packets or DNS answers, with their own names. Pure.
 
 use edge_protocol::json::SetField;
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::Object;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::pod_references::{DNS_LABEL, DNS_NAMESPACE, SERVICE_VIEW};
 use super::slim::made_object;
+use super::told::groups::{DNS_LABEL, DNS_NAMESPACE};
+use super::told::kinds::Kind;
 
 /// Label with the name of another proxy that serves the Service (K8s pkg/proxy/apis/well_known_labels.go).
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
@@ -67,7 +68,7 @@ pub(super) fn service_view(service: &DynamicObject) -> Option<Object> {
     if let Some(created) = service.metadata.creation_timestamp.as_ref().filter(|_| asks_for_outside(&spec)) {
         spec.set("created", json!(created));
     }
-    made(SERVICE_VIEW, service, json!({ "kind": SERVICE_VIEW, "spec": spec }))
+    made(service, json!({ "kind": Kind::ServiceView.name(), "spec": spec }))
 }
 
 /// Whether it has addresses that other Services may claim too: the oldest Service gets them.
@@ -92,10 +93,10 @@ pub(super) fn port(from: &Value) -> Value {
     port
 }
 
-fn made(kind: &str, service: &DynamicObject, body: Value) -> Option<Object> {
+fn made(service: &DynamicObject, body: Value) -> Option<Object> {
     let (name, uid) = (service.metadata.name.clone()?, service.metadata.uid.clone()?);
     let namespace = service.metadata.namespace.clone().unwrap_or_default();
-    Some(made_object(ObjectKey { kind: kind.into(), namespace, name }, uid, body))
+    Some(made_object(Kind::ServiceView.key(namespace, name), uid, body))
 }
 
 pub(super) fn items(value: &Value) -> impl Iterator<Item = &Value> {

@@ -1,12 +1,26 @@
 //! One task per connected node: moves frames between the websocket and the session, and executes the session's events.
 //! The session decides about order, resume and refusal.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `begin` | the state of a connection at its start |
+//! | `work`, `pending` | what the node asks for, and what the API answers |
+//! | `reporting`, `devices` | reports of the node on their way into the API |
+//! | `sending`, `large` | the next frame, and permits for large ones |
+//! | `budget`, `pool` | how much a node may cost |
+//! | `rules` | messages and calls of rules |
+//! | `serving` | streams |
+//! | `socket` | frames of the websocket |
 
+mod begin;
 mod budget;
 mod devices;
 mod large;
 mod pending;
 pub(super) mod pool;
+mod reporting;
 mod rules;
+mod sending;
 mod serving;
 mod socket;
 mod work;
@@ -18,7 +32,7 @@ use std::time::{Duration, Instant, SystemTime};
 use async_tungstenite::WebSocketReceiver;
 use async_tungstenite::tungstenite::{Error as SocketError, Message};
 use edge_protocol::SessionError;
-use edge_protocol::bridge::{BridgeSession, BridgeSettings};
+use edge_protocol::bridge::BridgeSession;
 use futures::channel::mpsc;
 use futures::future::{FusedFuture, poll_fn};
 use futures::io::{AsyncRead, AsyncWrite};
@@ -28,7 +42,7 @@ use tokio::task::coop;
 
 use super::credential::Credential;
 use super::lease::Renewal;
-use super::node::{Command, Link, LinkStats, Node};
+use super::node::{Command, Node};
 use super::rejections::Rejections;
 use super::reports::Reports;
 use super::requests::Requests;
@@ -38,18 +52,13 @@ use crate::pki::clock;
 use apimachinery::panics;
 use budget::{Budget, TURN};
 use large::Large;
-use pending::{Done, Rewrite, Rules, Work};
+use pending::{Rewrite, Rules, Work};
 use pool::Stake;
 use sampan_log::printable::printable;
 use serving::Serving;
 pub use socket::Socket;
 use socket::{Frame, next_frame, outgoing, write};
 
-/// Limit of concurrent requests of one node to the API.
-const CONCURRENCY: usize = 8;
-/// Fewer for events, which must not delay urgent requests. Concurrent events of different objects share a sync of the
-/// API's disk.
-const EVENTS_CONCURRENCY: usize = 4;
 /// Frames that may wait for the socket, plus one. Further ones wait in the session, where newer ones replace older
 /// ones.
 const OUT: usize = 3;
@@ -121,56 +130,7 @@ struct Connection {
     rules: Rules,
 }
 
-/// Time in which this number of nodes repeat the statuses of their pods after a restart of the bridge. Each is a
-/// request to the API without a change, about a millisecond of CPU, and a node has ten pods or more: so a sixth of a
-/// core.
-fn repeat_within(nodes: usize) -> Duration {
-    const EACH: Duration = Duration::from_millis(60);
-    const LEAST: Duration = Duration::from_secs(10);
-    EACH.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX)).max(LEAST)
-}
-
 impl Connection {
-    fn new(shared: Arc<Shared>, (node, peer): (Arc<Node>, IpAddr), credential: Credential, link: &Link) -> Self {
-        let mut settings = BridgeSettings::new(node.name.clone(), shared.cluster.clone(), link.session);
-        settings.heartbeat = shared.settings.heartbeat;
-        settings.compress = true;
-        settings.large_by_turns = true;
-        settings.repeat_within = Some(repeat_within(shared.node_access.count()));
-        settings.identity = Some(credential.terms(clock::now()));
-        let session = BridgeSession::new(settings, &mut node.state(), Duration::ZERO);
-        let requests = shared.clients.requests_as(&node.name);
-        let own = Requests::new(shared.clients.own().clone());
-        let overrides = shared.overrides(&node.name);
-        let mut reports = Reports::new(Arc::clone(&node), link.session, requests.clone(), own, overrides);
-        reports.replicated = shared.settings.replicated;
-        reports.mirror_namespaces = Arc::clone(&shared.settings.mirror_namespaces);
-        reports.pod_ranges = Arc::clone(&shared.pod_ranges);
-        Self {
-            session,
-            start: Instant::now(),
-            work_queue: WorkQueue::default(),
-            reports: Arc::new(reports),
-            slots: Arc::new(Semaphore::new(CONCURRENCY)),
-            event_slots: Arc::new(Semaphore::new(EVENTS_CONCURRENCY)),
-            work: Work::new(),
-            renewal: Renewal::default(),
-            rejections: Rejections::default(),
-            budget: Budget::default(),
-            stake: Stake::new(&shared.report_pool),
-            requests,
-            streams: Serving::default(),
-            place: None,
-            large: Large::No,
-            rewrite: Rewrite::default(),
-            rules: Rules::default(),
-            shared,
-            node,
-            peer,
-            credential,
-        }
-    }
-
     fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -266,21 +226,6 @@ impl Connection {
         ended
     }
 
-    /// The next frame to send. A waiting large object comes after everything else.
-    fn next_frame(&mut self) -> Option<edge_protocol::wire::Frame> {
-        let frame = self.session.poll_frame(&self.node.state(), self.start.elapsed());
-        self.take_turns();
-        if frame.is_some() || !self.session.may_send_large() {
-            return frame;
-        }
-        self.session.poll_frame(&self.node.state(), self.start.elapsed())
-    }
-
-    fn deadline(&self) -> Duration {
-        let deadline = self.renewal.deadline().unwrap_or(Duration::MAX).min(self.session.next_timeout());
-        deadline.min(self.large.deadline())
-    }
-
     /// Sends the remaining frames: a refusal is only useful if it arrives.
     async fn flush(&mut self, mut pending: Option<edge_protocol::wire::Frame>, mut out: mpsc::Sender<Message>) {
         let node = Arc::clone(&self.node);
@@ -295,47 +240,6 @@ impl Connection {
         let taken = self.frame(frame);
         self.note();
         taken.map_err(|error| error.to_string())
-    }
-
-    /// Ends the initial exchange when this node has acknowledged its list and has no more reports, or takes too long.
-    fn come_in(&mut self) {
-        if self.place.is_none() {
-            return;
-        }
-        let done = self.session.acked().is_some() && self.session.report_bytes() == 0;
-        if done || self.now() > COMING_IN {
-            self.place = None;
-        }
-    }
-
-    /// Requests a permit to send large objects, and releases it when the node has them or is too slow.
-    fn take_turns(&mut self) {
-        let wants = self.session.wants_large();
-        if self.large.is_over(wants || self.session.sends_large(), self.now()) {
-            self.large = Large::No;
-        }
-        match &self.large {
-            Large::No if wants => {
-                let turn = large::turn(Arc::clone(&self.shared.large));
-                self.work.push(turn.map(|turn| turn.map_or(Done::Quiet, Done::Large)).boxed());
-                self.large = Large::Asked;
-            }
-            // The window allows only one at a time.
-            Large::Held { .. } if wants => self.session.allow_large(),
-            _ => {}
-        }
-    }
-
-    /// Records the state of the connection for status queries.
-    fn note(&self) {
-        let link_stats = LinkStats {
-            heard: Some(SystemTime::now()),
-            acked: self.session.acked(),
-            down_bytes: self.session.in_flight(),
-            up_bytes: self.session.report_bytes(),
-            rtt_ms: self.session.rtt_ms(),
-        };
-        self.node.note(self.session.session(), link_stats);
     }
 
     fn frame(&mut self, frame: &Frame) -> Result<(), SessionError> {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use kube::runtime::watcher::Event;
 use rustls_pki_types::CertificateDer;
 
-use super::pod_references::ServiceScope;
 use super::reports::KubeletEndpoint;
 use super::slim::SlimPod;
+use super::told::groups::ServiceScope;
 
 /// Returns the address at which the kubelet API of a node is served, if it is.
 pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;

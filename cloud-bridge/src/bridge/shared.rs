@@ -11,23 +11,19 @@ use super::api_health::ApiHealth;
 use super::autonomy::Autonomy;
 use super::clients::Clients;
 use super::credential::Credential;
-use super::devices::silent::Silent;
-use super::devices::turns::Turns;
-use super::devices::watch::DeviceWatch;
-use super::followed::present::Present;
+use super::devices::state::DeviceState;
 use super::informers::command::{Command, Wanted};
 use super::jobs::known::Jobs;
 use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
 use super::pod_ranges::PodRanges;
 use super::reports::NodeOverrides;
-use super::rules::post::Poster;
-use super::rules::watch::RuleWatch;
+use super::rules::state::RuleState;
 use super::session::pool::Pool;
 use super::settings::Settings;
 use super::sites::{Neighbour, Sites};
 use super::stream_memory::StreamMemory;
-use crate::pki::authority::hex;
+use crate::pki::encoding::hex;
 
 pub(super) struct Shared {
     pub(super) api_health: ApiHealth,
@@ -52,13 +48,9 @@ pub(super) struct Shared {
     pub(super) informers: mpsc::UnboundedSender<Command>,
     pub(super) node_access: NodeAccess,
     pub(super) sites: watch::Sender<Sites>,
-    pub(super) devices: Present<DeviceWatch>,
-    pub(super) device_turns: Arc<Turns>,
-    pub(super) silent: Silent,
-    pub(super) rules: Present<RuleWatch>,
+    pub(super) devices: DeviceState,
+    pub(super) rules: Arc<RuleState>,
     pub(super) jobs: Arc<Jobs>,
-    /// Sends the HTTP requests of rules.
-    pub(super) poster: Poster,
 }
 
 impl Shared {
@@ -128,7 +120,7 @@ impl Shared {
     pub(super) fn deleted(&self, name: &str) {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         self.node_access.remove(name);
-        self.silent.forget(name);
+        self.devices.silent.forget(name);
         self.jobs.forget(name);
         let Some(node) = self.known(name) else { return };
         if self.settings.deleted_nodes_return && node.rewrite() {

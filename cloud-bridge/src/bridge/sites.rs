@@ -8,15 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use edge_protocol::json::SetField;
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::slim::made_object;
+use super::told::kinds::Kind;
 use super::well_known::{LAN_ADDRESSES, PEER_ADDRESS};
 
-/// Kind of the object that lists the neighbours of a node; its name is that of the site.
-pub(super) const SITE_VIEW: &str = "SiteView";
 /// Label of a Node, set by its administrator: nodes with the same value share a LAN.
 pub(super) const SITE_LABEL: &str = "sampan.dev/site";
 /// Label of a Node, set by its administrator or its own configuration.
@@ -143,8 +142,8 @@ impl Sites {
             told
         });
         let nodes: Vec<Value> = told.collect();
-        let key = ObjectKey { kind: SITE_VIEW.into(), namespace: String::new(), name: site.to_owned() };
-        made_object(key, format!("site-{site}"), json!({ "kind": SITE_VIEW, "nodes": nodes }))
+        let key = Kind::SiteView.key("", site);
+        made_object(key, format!("site-{site}"), json!({ "kind": Kind::SiteView.name(), "nodes": nodes }))
     }
 }
 

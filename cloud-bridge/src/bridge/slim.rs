@@ -3,23 +3,28 @@
 //! Fields that change without an effect on a node (status, resourceVersion, managed fields) are omitted, so that they
 //! change no digest and cause no traffic on the link.
 
-use edge_protocol::json::SetField;
+mod node;
+mod object;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{DynamicObject, ObjectMeta};
-use ring::digest;
+use edge_protocol::json::SetField;
+use edge_protocol::message::ObjectKey;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::pod_references::{RUNTIME_CLASS, node_labels, references, service_links};
+use super::pod_references::{node_labels, references, service_links};
 use super::told::Told;
-use super::well_known::{SESSION_ANNOTATION, STALE_DEVICES};
-use crate::pki::authority::hex;
+use super::told::kinds::Kind;
 use apimachinery::slim::without_managers;
 use apimachinery::well_known::MIRROR_ANNOTATION;
+use object::{digest_of, key, trimmed, with_status};
+
+pub use node::SlimNode;
+pub use object::{config_object, made_object};
 
 /// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers are passed on.
 #[derive(Clone, Debug, Deserialize)]
@@ -32,65 +37,7 @@ pub struct SlimPod {
     status: Value,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-struct WatchedStatus {
-    #[serde(default)]
-    conditions: Vec<WatchedCondition>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct WatchedCondition {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    status: String,
-}
-
 apimachinery::read_as!(SlimPod, Pod);
-apimachinery::read_as!(SlimNode, Node);
-
-/// A node as read from the API: only its existence and its state.
-#[derive(Clone, Debug, Deserialize)]
-pub struct SlimNode {
-    #[serde(deserialize_with = "without_managers")]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    spec: WatchedSpec,
-    #[serde(default)]
-    status: WatchedStatus,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct WatchedSpec {
-    #[serde(default, rename = "podCIDRs")]
-    pod_cidrs: Vec<String>,
-}
-
-impl SlimNode {
-    pub fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// Fencing number of its newest connection to any bridge.
-    pub(super) fn session(&self) -> Option<u64> {
-        self.metadata.annotations.as_ref()?.get(SESSION_ANNOTATION)?.parse().ok()
-    }
-
-    /// Whether statuses of its devices are marked as stale.
-    pub(super) fn has_stale_devices(&self) -> bool {
-        self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(STALE_DEVICES))
-    }
-
-    /// Ranges of its pods' addresses, as the cluster has assigned them.
-    pub(super) fn pod_cidrs(&self) -> &[String] {
-        &self.spec.pod_cidrs
-    }
-
-    /// Status of the Ready condition: `True`, `False`, `Unknown`, or empty.
-    pub fn ready(&self) -> &str {
-        self.status.conditions.iter().find(|c| c.kind == "Ready").map_or("", |c| &c.status)
-    }
-}
 
 /// A pod bound to a node, ready to be sent there.
 #[derive(Clone, Debug, PartialEq)]
@@ -171,7 +118,7 @@ impl SlimPod {
         if mirror_of.is_some() {
             // The node made it up, so the objects that it names give no rights. Runtime classes are readable by all
             // nodes.
-            refs.retain(|key| key.kind == RUNTIME_CLASS);
+            refs.retain(|key| Kind::RuntimeClass.is(key));
         } else {
             refs.append(&mut service_links(&key.namespace, &self.spec));
             refs.extend(node_labels(&key.namespace, &uid, &self.spec));
@@ -223,64 +170,6 @@ impl SlimPod {
 
     fn conditions(&self) -> impl Iterator<Item = &Value> {
         self.status["conditions"].as_array().into_iter().flatten()
-    }
-}
-
-/// A ConfigMap, Secret or RuntimeClass as a node gets it. `kind` is the requested one: items of lists do not name it.
-/// `None` without name or uid.
-pub fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
-    let key = key(kind, &from.metadata);
-    let uid = from.metadata.uid.clone().filter(|uid| !uid.is_empty() && !key.name.is_empty())?;
-    let mut body = match from.data {
-        Value::Object(fields) => Value::Object(fields),
-        _ => json!({}),
-    };
-    body.set("apiVersion", "v1".into());
-    body.set("kind", kind.into());
-    body.set("metadata", trimmed(from.metadata));
-    Some(object(key, uid, body))
-}
-
-/// An object that does not exist in this form in the API.
-pub fn made_object(key: ObjectKey, uid: String, body: Value) -> Object {
-    object(key, uid, body)
-}
-
-fn key(kind: &str, metadata: &ObjectMeta) -> ObjectKey {
-    ObjectKey {
-        kind: kind.to_owned(),
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: metadata.name.clone().unwrap_or_default(),
-    }
-}
-
-fn trimmed(mut metadata: ObjectMeta) -> Value {
-    metadata.managed_fields = None;
-    metadata.resource_version = None;
-    metadata.self_link = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        // A copy of the manifest, which only kubectl uses.
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    }
-    serde_json::to_value(metadata).unwrap_or_default()
-}
-
-fn object(key: ObjectKey, uid: String, body: Value) -> Object {
-    Object { digest: digest_of(key, uid, &body.to_string()), body }
-}
-
-fn digest_of(key: ObjectKey, uid: String, text: &str) -> ObjectDigest {
-    let hash = digest::digest(&digest::SHA256, text.as_bytes());
-    // Half of the hash suffices: it distinguishes versions of one object, and forging it gains nothing.
-    let digest = hex(&hash.as_ref()[..16]);
-    ObjectDigest { key, uid, digest }
-}
-
-/// Adds a status to the text of an object without one.
-fn with_status(object: &str, status: Option<&Value>) -> String {
-    match object.strip_suffix('}').zip(status) {
-        Some((fields, status)) => format!("{fields},\"status\":{status}}}"),
-        None => object.to_owned(),
     }
 }
 

@@ -1,10 +1,15 @@
 //! An object as nodes receive it: one copy for any number of nodes.
 
+pub(super) mod groups;
+pub(super) mod kinds;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use edge_protocol::state::Body;
+
+use kinds::Kind;
 
 /// Objects that nodes receive as one, by their keys.
 pub type Group = BTreeMap<ObjectKey, Arc<Told>>;
@@ -22,7 +27,7 @@ impl Told {
     pub fn new(object: Object) -> Arc<Self> {
         let Object { digest, body } = object;
         // Other pods travel without a phase; claims have one.
-        let has_ended = digest.key.kind == "Pod" && body["status"]["phase"].is_string();
+        let has_ended = Kind::Pod.is(&digest.key) && body["status"]["phase"].is_string();
         Self::with_text(digest, body.to_string(), has_ended)
     }
 

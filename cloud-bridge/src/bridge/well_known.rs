@@ -1,5 +1,7 @@
 //! Labels and annotations of Nodes that several parts of the bridge read or write.
 
+use std::collections::BTreeMap;
+
 /// Label of the nodes that are connected through a bridge.
 pub const BRIDGED_LABEL: &str = "sampan.dev/bridged";
 
@@ -20,3 +22,11 @@ pub(super) const PEER_ADDRESS: &str = "sampan.dev/peer-address";
 
 /// Set while statuses of the node's devices are marked as stale.
 pub(super) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
+
+/// On a Node: no job begins there. On a job: no further node begins.
+pub(super) const HOLD: &str = "sampan.dev/hold";
+
+/// Whether [`HOLD`] is set to any value except `false`.
+pub(crate) fn is_held(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(HOLD).is_some_and(|value| value != "false")
+}

@@ -81,7 +81,7 @@ fn of_cluster(read: Result<Option<Authority>, PkiError>) -> (Finding, Option<Aut
             (Finding::error("authority", what, why, "install the bridge: docs/install.md"), None)
         }
         Err(error) => {
-            let cure = "use a kubeconfig with the rights of cloud-bridge/deploy/rbac.yaml";
+            let cure = "use a kubeconfig with the rights of deploy/bridge/rbac.yaml";
             (Finding::error("authority", error.to_string(), why, cure), None)
         }
     }

@@ -13,7 +13,8 @@ use nix::sys::statvfs::statvfs;
 
 use super::finding::Finding;
 use crate::output::rough;
-use crate::pki::authority::{Authority, certificates};
+use crate::pki::authority::Authority;
+use crate::pki::encoding::certificates;
 use crate::pki::identity::Holder;
 use crate::pki::{clock, keep};
 

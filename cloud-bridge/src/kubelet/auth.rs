@@ -6,17 +6,17 @@
 
 use std::time::{Duration, Instant};
 
-use http::header::AUTHORIZATION;
+use http::HeaderMap;
 use http::request::Parts;
-use http::{HeaderMap, Method};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use ring::digest::{SHA256, digest};
 use tokio::sync::Semaphore;
 
 use super::cache::Cache;
+use super::deed::{Deed, bearer, subresources, verb};
 use super::places::Places;
 use crate::accept::Source;
 use crate::pki::clock;
@@ -48,21 +48,6 @@ const QUESTIONS: (usize, usize) = (8, 8);
 const NODES: &str = "nodes";
 const RULES: &str = "rules";
 const RULES_GROUP: &str = "rules.kubeedge.io";
-
-/// A user's action on objects of the API.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Deed {
-    /// API group; empty for nodes.
-    group: &'static str,
-    resource: &'static str,
-    /// Empty for nodes.
-    namespace: String,
-    name: String,
-    user: String,
-    groups: Vec<String>,
-    verb: &'static str,
-    subresource: &'static str,
-}
 
 /// Asks the API about users, and caches the answers.
 pub(crate) struct Reviewer {
@@ -156,7 +141,7 @@ impl Reviewer {
         // The semaphore is never closed.
         let _turn = self.questions.acquire().await;
         let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
-        let reviewed = reviews.create(&PostParams::default(), &review(&deed)).await?;
+        let reviewed = reviews.create(&PostParams::default(), &deed.review()).await?;
         let allowed = reviewed.status.is_some_and(|status| status.allowed && status.denied != Some(true));
         self.deeds.put(deed, allowed, Instant::now(), if allowed { ALLOWED } else { DENIED });
         Ok(allowed)
@@ -188,36 +173,6 @@ fn hash(token: &str) -> [u8; 32] {
     hash
 }
 
-/// K8s pkg/kubelet/server/auth.go GetRequestAttributes.
-fn verb(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "get",
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ => "",
-    }
-}
-
-/// Subresources of `nodes` to which a path belongs, the finest first; one that is allowed is enough. Container logs are
-/// `proxy` (`log` is the node's own log), and so is everything else.
-fn subresources(path: &str) -> Vec<&'static str> {
-    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    match first {
-        "pods" | "runningpods" => vec!["pods", "proxy"],
-        "healthz" => vec!["healthz", "proxy"],
-        "configz" => vec!["configz", "proxy"],
-        "stats" => vec!["stats"],
-        "metrics" => vec!["metrics"],
-        "logs" => vec!["log"],
-        "checkpoint" => vec!["checkpoint"],
-        "statusz" => vec!["statusz"],
-        "flagz" => vec!["configz"],
-        _ => vec!["proxy"],
-    }
-}
-
 async fn of_review(client: &Client, token: &str) -> Result<Option<Subject>, Denied> {
     let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
     let review = TokenReview { spec, ..TokenReview::default() };
@@ -230,145 +185,5 @@ async fn of_review(client: &Client, token: &str) -> Result<Option<Subject>, Deni
     }))
 }
 
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
-}
-
-fn review(deed: &Deed) -> SubjectAccessReview {
-    SubjectAccessReview {
-        spec: SubjectAccessReviewSpec {
-            user: Some(deed.user.clone()),
-            groups: Some(deed.groups.clone()),
-            resource_attributes: Some(ResourceAttributes {
-                verb: Some(deed.verb.to_owned()),
-                version: Some("v1".to_owned()),
-                group: (!deed.group.is_empty()).then(|| deed.group.to_owned()),
-                resource: Some(deed.resource.to_owned()),
-                subresource: Some(deed.subresource.to_owned()),
-                namespace: (!deed.namespace.is_empty()).then(|| deed.namespace.clone()),
-                name: Some(deed.name.clone()),
-                ..ResourceAttributes::default()
-            }),
-            ..SubjectAccessReviewSpec::default()
-        },
-        ..SubjectAccessReview::default()
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use futures::FutureExt;
-    use http::HeaderValue;
-    use serde_json::json;
-
-    use std::time::SystemTime;
-
-    use super::*;
-
-    #[test]
-    fn paths_are_the_subresources_of_a_kubelet() {
-        for (path, expected) in [
-            ("/exec/a/b/c", &["proxy"][..]),
-            ("/containerLogs/a/b/c", &["proxy"]),
-            ("/stats/summary", &["stats"]),
-            ("/metrics/resource", &["metrics"]),
-            ("/metricsx", &["proxy"]),
-            ("/logs/syslog", &["log"]),
-            ("/pods", &["pods", "proxy"]),
-            ("/healthz/ping", &["healthz", "proxy"]),
-            ("/", &["proxy"]),
-        ] {
-            assert_eq!(subresources(path), expected, "{path}");
-        }
-        assert_eq!((verb(&Method::POST), verb(&Method::GET), verb(&Method::HEAD)), ("create", "get", ""));
-    }
-
-    /// An API that knows the token `good`, whose user may do everything to node `a`; and the number of questions.
-    fn api() -> (Client, Arc<AtomicUsize>) {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
-        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            count.fetch_add(1, Ordering::Relaxed);
-            async move {
-                let bytes = http_body_util::BodyExt::collect(request.into_body()).await.unwrap().to_bytes();
-                let mut review: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-                let status = match review["spec"]["token"].as_str() {
-                    Some(token) => json!({"authenticated": token == "good", "user": {"username": "robot"}}),
-                    None => json!({"allowed": review["spec"]["resourceAttributes"]["name"] == "a"}),
-                };
-                review.as_object_mut().unwrap().insert("status".to_owned(), status);
-                let body = http_body_util::Full::new(bytes::Bytes::from(review.to_string()));
-                Ok::<_, std::convert::Infallible>(http::Response::new(body))
-            }
-        });
-        (Client::new(service, "default"), asked)
-    }
-
-    #[tokio::test]
-    async fn what_the_api_said_is_remembered_for_a_while() {
-        let (client, asked) = api();
-        let (reviewer, asked) = (Reviewer::new(client), || asked.load(Ordering::Relaxed));
-        let get = |token: &str| {
-            let request = http::Request::get("/stats/summary").header(AUTHORIZATION, format!("Bearer {token}"));
-            request.body(()).unwrap().into_parts().0
-        };
-        for _ in 0..3 {
-            reviewer.check("a", None, &get("good"), from(1)).await.unwrap();
-            assert!(matches!(reviewer.check("a", None, &get("bad"), from(1)).await, Err(Denied::Unauthorized)));
-            assert!(matches!(reviewer.check("b", None, &get("good"), from(1)).await, Err(Denied::Forbidden { .. })));
-        }
-        assert_eq!(asked(), 4, "two tokens, two nodes");
-        let ended = Holder {
-            subject: Subject { user: "robot".to_owned(), groups: Vec::new() },
-            issued: SystemTime::UNIX_EPOCH,
-            expires: SystemTime::now() - Duration::from_secs(1),
-        };
-        assert!(matches!(reviewer.check("a", Some(&ended), &get("good"), from(1)).await, Err(Denied::Unauthorized)));
-        let good = Holder { expires: SystemTime::now() + Duration::from_secs(60), ..ended };
-        reviewer.check("a", Some(&good), &get("bad"), from(1)).await.unwrap();
-        assert_eq!(asked(), 4, "of the same user, however he came");
-    }
-
-    #[tokio::test]
-    async fn strangers_keep_no_familiar_token_waiting() {
-        let (client, _) = api();
-        let reviewer = Reviewer::new(client);
-        assert!(reviewer.of_token("good", from(1)).await.is_ok());
-        reviewer.tokens.put(hash("good"), None, Instant::now(), Duration::ZERO);
-        let strangers = futures::future::join_all((0..8).map(|_| reviewer.strangers.take(from(2)))).await;
-        let mut guesses: Vec<_> = (0..20).map(|at| Box::pin(guess(&reviewer, at, from(2)))).collect();
-        assert!(guesses.iter_mut().all(|guess| guess.now_or_never().is_none()));
-        let wait = Duration::from_secs(10);
-        assert!(tokio::time::timeout(wait, reviewer.of_token("good", from(2))).await.unwrap().is_ok());
-        let mut newcomer = Box::pin(reviewer.of_token("new", from(1)));
-        assert!(newcomer.as_mut().now_or_never().is_none());
-        drop(strangers);
-        // The pending guesses keep their places, because they are not polled.
-        let answered = tokio::time::timeout(wait, newcomer).await.unwrap();
-        assert!(matches!(answered, Err(Denied::Unauthorized)), "all but one of another address wait longer");
-        assert!(futures::future::join_all(guesses).await.iter().all(|good| !good));
-    }
-
-    async fn guess(reviewer: &Reviewer, at: usize, from: Source) -> bool {
-        reviewer.of_token(&format!("guess {at}"), from).await.is_ok()
-    }
-
-    fn from(last: u8) -> Source {
-        Source::of([192, 0, 2, last].into())
-    }
-
-    #[test]
-    fn only_bearer_tokens_are_tokens() {
-        let headers = |value: &'static str| HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static(value))]);
-        assert_eq!(bearer(&headers("Bearer abc")), Some("abc"));
-        assert_eq!(bearer(&headers("bearer abc")), Some("abc"));
-        for bad in ["Basic abc", "Bearer ", "abc"] {
-            assert_eq!(bearer(&headers(bad)), None, "{bad}");
-        }
-        assert_eq!(bearer(&HeaderMap::new()), None);
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@
 
 pub(crate) mod auth;
 mod cache;
+pub(crate) mod deed;
 mod places;
 mod server;
 

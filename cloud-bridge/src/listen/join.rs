@@ -16,8 +16,8 @@ use super::context::ListenerContext;
 use super::status::{Refusal, respond};
 use crate::accept::Arrival;
 use crate::pki::PkiError;
-use crate::pki::authority::check_node_request;
 use crate::pki::identity::is_node_name;
+use crate::pki::request::check_node_request;
 use crate::pki::token::{self, TokenError};
 
 /// A token, a name and a request of 300 bytes.

@@ -9,10 +9,11 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use super::sessions::{LIFE, Sessions};
 use crate::accept::Source;
-use crate::kubelet::auth::{Denied, Reviewer, bearer};
+use crate::kubelet::auth::{Denied, Reviewer};
+use crate::kubelet::deed::bearer;
 use crate::listen::is_operator;
-use crate::pki::authority::hex;
 use crate::pki::clock;
+use crate::pki::encoding::hex;
 use crate::pki::identity::{Holder, Subject};
 
 /// Prefix of names of cookies that a browser accepts only over TLS and for this host (RFC 6265bis, 4.1.3.2).

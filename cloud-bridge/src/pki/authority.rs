@@ -6,19 +6,17 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType, DnValue,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType,
-    date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType, date_time_ymd,
 };
-use ring::{digest, rand::SecureRandom, rand::SystemRandom};
-use rustls_pki_types::{
-    CertificateDer, CertificateSigningRequestDer, PrivateKeyDer, PrivatePkcs8KeyDer,
-    pem::{self, PemObject},
-};
+use ring::{digest, rand::SystemRandom};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use x509_parser::prelude::FromDer;
-
-use super::{PkiError, clock};
+use super::encoding::{hex, to_pem};
+use super::identity::{NODE_GROUP, node_user};
+use super::request::{check_node_request, check_person_request};
+use super::{PkiError, clock, serial};
 
 /// The authority outlives the devices that pin it.
 const CA_LIFE: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
@@ -27,8 +25,6 @@ const SERVER_LIFE: Duration = Duration::from_secs(5 * 365 * 24 * 3600);
 const CLIENT_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Life of a node's certificate unless said otherwise.
 pub const NODE_LIFE: Duration = CLIENT_LIFE;
-/// Longest request that is looked at; a P-256 request has about 250 bytes.
-const MAX_REQUEST: usize = 8 * 1024;
 
 /// A certificate with its private key.
 pub struct Signed {
@@ -171,28 +167,9 @@ impl Authority {
     /// # Errors
     /// [`PkiError::Request`] when it is unreadable, has a wrong signature or no name, or asks for the identity of a node.
     pub fn person(&self, request: &[u8], life: Duration) -> Result<String, PkiError> {
-        let wrong = |why: &str| PkiError::Request(why.to_owned());
-        let text = str::from_utf8(request).map_err(|_| wrong("is no PEM"))?;
-        let request =
-            CertificateSigningRequestParams::from_pem(text).map_err(|error| PkiError::Request(error.to_string()))?;
-        let name = request.params.distinguished_name;
-        let user = common_name(&name).filter(|user| !user.is_empty()).ok_or_else(|| wrong("names no user (CN)"))?;
-        let groups: Vec<String> = name
-            .iter()
-            .filter(|(kind, _)| **kind == DnType::OrganizationName)
-            .filter_map(|(_, value)| text_of(value))
-            .collect();
-        // This library keeps one value of each kind.
-        let asked = x509_parser::certification_request::X509CertificationRequest::from_der(&request_der(text)?)
-            .map_or(0, |(_, asked)| asked.certification_request_info.subject.iter_organization().count());
-        if asked != groups.len() {
-            return Err(wrong("names several groups (O): one can be signed, more are given by bindings"));
-        }
-        if user.starts_with(NODE_USER_PREFIX) || groups.iter().any(|group| group == NODE_GROUP) {
-            return Err(wrong("asks for the identity of a node, which gets its certificate when it joins"));
-        }
-        let mut params = subject(&user, None);
-        params.distinguished_name = name;
+        let request = check_person_request(request)?;
+        let mut params = subject("", None);
+        params.distinguished_name = request.params.distinguished_name;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         set_validity(&mut params, life);
         Ok(to_pem("CERTIFICATE", &self.sign(params, &request.public_key)?))
@@ -220,72 +197,6 @@ impl Authority {
     }
 }
 
-/// User names of nodes, as the API server's node authorizer knows them.
-pub const NODE_USER_PREFIX: &str = "system:node:";
-/// Group of all nodes.
-pub const NODE_GROUP: &str = "system:nodes";
-
-/// A node's request as it can be signed. Signs nothing, so it costs a stranger's request little.
-///
-/// # Errors
-/// [`PkiError::Request`] when it is unreadable, has a wrong signature, another kind of key or the name of another node.
-pub fn check_node_request(node: &str, request: &[u8]) -> Result<CertificateSigningRequestParams, PkiError> {
-    if request.len() > MAX_REQUEST {
-        return Err(PkiError::Request(format!("longer than {MAX_REQUEST} bytes")));
-    }
-    let request = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request))
-        .map_err(|e| PkiError::Request(e.to_string()))?;
-    if *request.public_key.algorithm() != PKCS_ECDSA_P256_SHA256 {
-        return Err(PkiError::Request("the key is not ECDSA P-256".to_owned()));
-    }
-    let wanted = node_user(node);
-    if let Some(asked) = common_name(&request.params.distinguished_name)
-        && asked.starts_with(NODE_USER_PREFIX)
-        && asked != wanted
-    {
-        return Err(PkiError::Request(format!("asks for {asked}, but is made by {wanted}")));
-    }
-    Ok(request)
-}
-
-/// The user name of a node.
-pub fn node_user(node: &str) -> String {
-    format!("{NODE_USER_PREFIX}{node}")
-}
-
-/// PEM text of one DER value.
-pub fn to_pem(label: &str, der: &[u8]) -> String {
-    use base64::{Engine, engine::general_purpose::STANDARD};
-    let text = STANDARD.encode(der);
-    let mut pem = format!("-----BEGIN {label}-----\n");
-    let mut rest = text.as_str();
-    while !rest.is_empty() {
-        let (line, tail) = rest.split_at(rest.len().min(64));
-        pem.push_str(line);
-        pem.push('\n');
-        rest = tail;
-    }
-    pem.push_str(&format!("-----END {label}-----\n"));
-    pem
-}
-
-/// All certificates of a PEM text.
-pub fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, PkiError> {
-    let bad = |_: pem::Error| PkiError::Pem { what: what.to_owned(), wanted: "certificate" };
-    let list: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(bad)?;
-    if list.is_empty() { Err(PkiError::Pem { what: what.to_owned(), wanted: "certificate" }) } else { Ok(list) }
-}
-
-/// Lower-case hex.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        for nibble in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(nibble.into(), 16).unwrap_or('0'));
-        }
-        text
-    })
-}
-
 fn new_key() -> Result<KeyPair, PkiError> {
     KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed("making a key"))
 }
@@ -302,24 +213,6 @@ fn subject(common_name: &str, organization: Option<&str>) -> CertificateParams {
     params
 }
 
-fn common_name(name: &DistinguishedName) -> Option<String> {
-    text_of(name.get(&DnType::CommonName)?)
-}
-
-fn request_der(pem: &str) -> Result<Vec<u8>, PkiError> {
-    let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes());
-    der.map(|der| der.to_vec()).map_err(|_| PkiError::Request("is no PEM of a certificate request".to_owned()))
-}
-
-fn text_of(value: &DnValue) -> Option<String> {
-    match value {
-        DnValue::Utf8String(text) => Some(text.clone()),
-        DnValue::PrintableString(text) => Some(text.as_str().to_owned()),
-        DnValue::Ia5String(text) => Some(text.as_str().to_owned()),
-        _ => None,
-    }
-}
-
 /// Devices without a clock battery compare with the build time of their software: a certificate made after
 /// it must not look as if it came from the future. So validity begins long ago.
 fn set_validity(params: &mut CertificateParams, life: Duration) {
@@ -331,33 +224,6 @@ fn set_validity_from(params: &mut CertificateParams, from: SystemTime, life: Dur
     let from = clock::believable(from).duration_since(UNIX_EPOCH).unwrap_or_default();
     params.not_before = date_time_ymd(2024, 1, 1);
     params.not_after = date_time_ymd(1970, 1, 1) + from + life;
-}
-
-/// Serial numbers that say when a certificate was issued: its `notBefore` cannot, see [`set_validity`].
-pub(super) mod serial {
-    use super::{Duration, PkiError, SecureRandom, SystemTime, UNIX_EPOCH};
-    use rcgen::SerialNumber;
-
-    const MARK: [u8; 4] = *b"smp\x01";
-
-    /// Four bytes of mark, six of milliseconds since 1970, six of randomness.
-    pub(crate) fn new(now: SystemTime, random: &dyn SecureRandom) -> Result<SerialNumber, PkiError> {
-        let millis = u64::try_from(now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
-        let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(&MARK);
-        bytes[4..10].copy_from_slice(&millis.to_be_bytes()[2..]);
-        random.fill(&mut bytes[10..]).map_err(|_| PkiError::Random)?;
-        Ok(SerialNumber::from_slice(&bytes))
-    }
-
-    /// When a certificate with this serial was issued; 1970 for one that does not say.
-    pub(crate) fn issued(serial: &[u8]) -> SystemTime {
-        let millis = match serial.strip_prefix(&MARK) {
-            Some([a, b, c, d, e, f, ..]) => u64::from_be_bytes([0, 0, *a, *b, *c, *d, *e, *f]),
-            _ => 0,
-        };
-        UNIX_EPOCH + Duration::from_millis(millis)
-    }
 }
 
 fn failed(what: &'static str) -> impl Fn(rcgen::Error) -> PkiError {

@@ -7,7 +7,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use apimachinery::names;
 use rustls_pki_types::CertificateDer;
 
-use super::authority::{NODE_GROUP, NODE_USER_PREFIX, serial};
+use super::serial;
+
+/// User names of nodes, as the API server's node authorizer knows them.
+pub const NODE_USER_PREFIX: &str = "system:node:";
+/// Group of all nodes.
+pub const NODE_GROUP: &str = "system:nodes";
+
+/// The user name of a node.
+pub fn node_user(node: &str) -> String {
+    format!("{NODE_USER_PREFIX}{node}")
+}
 
 /// The subject of a verified client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]

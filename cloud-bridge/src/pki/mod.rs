@@ -5,8 +5,11 @@
 
 pub mod authority;
 pub mod clock;
+pub mod encoding;
 pub mod identity;
 pub mod keep;
+pub mod request;
+mod serial;
 pub mod serving;
 pub mod tls;
 pub mod token;

@@ -4,110 +4,30 @@
 //! Secret object in [`NAMESPACE`], so that all replicas know it and deleting the
 //! object revokes it. Using it is a delete with a resourceVersion precondition: of two that try, one wins.
 
+mod text;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use edge_protocol::join_token;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
 use kube::{Api, Client};
-use ring::{digest, rand::SecureRandom, rand::SystemRandom};
 use serde::Serialize;
 
-use super::authority::hex;
 use super::identity::is_node_name;
 use super::{NAMESPACE, keep};
+
+pub use text::{Token, TokenError};
 
 /// How long a token is good for unless said otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(3600);
 /// No token is good for longer.
 pub const MAX_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
-const SCHEME: &str = "sampan1";
 const SECRET_TYPE: &str = "sampan.dev/join-token";
 const LABEL: &str = "sampan.dev/join-token";
-
-/// Why a token was not made or not taken. The texts are for the person at the node.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenError {
-    #[error("{0:?} is not a node name: lower-case letters, digits, '-' and '.' only")]
-    NodeName(String),
-    #[error("a token lives between 1 second and 7 days")]
-    Ttl,
-    #[error("this is not a join token: it must look like {SCHEME}.<64 hex digits>.<secret>")]
-    Malformed,
-    #[error("the join token was made by another bridge: its authority is not this one")]
-    OtherAuthority,
-    #[error("the join token is not known: it was used already, was revoked, or has expired long ago")]
-    Unknown,
-    #[error("the join token was used already")]
-    Used,
-    #[error("the join token expired at {0}")]
-    Expired(Timestamp),
-    #[error("the join token is for another node than {0:?}")]
-    OtherNode(String),
-    #[error("there is no unused join token {0:?}: see cloud-bridge token list")]
-    NoToken(String),
-    #[error("the random generator of the system failed")]
-    Random,
-    #[error("secret {NAMESPACE}/{name}: {source}")]
-    Api { name: String, source: Box<kube::Error> },
-}
-
-/// A token's text, taken apart.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Token {
-    /// Lower-case hex SHA-256 of the authority's certificate.
-    pub authority: String,
-    secret: String,
-}
-
-impl Token {
-    /// A fresh one.
-    pub fn random(authority: &str) -> Result<Self, TokenError> {
-        let mut bytes = [0; 24];
-        SystemRandom::new().fill(&mut bytes).map_err(|_| TokenError::Random)?;
-        Ok(Self { authority: authority.to_owned(), secret: URL_SAFE_NO_PAD.encode(bytes) })
-    }
-
-    /// Takes a text apart. Nodes of older versions also send its place ([`join_token`]), which is ignored.
-    pub fn parse(text: &str) -> Result<Self, TokenError> {
-        let (text, _) = join_token::split(text).map_err(|_| TokenError::Malformed)?;
-        let mut parts = text.split('.');
-        let (Some(SCHEME), Some(authority), Some(secret)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(TokenError::Malformed);
-        };
-        let is_hash = authority.len() == 64 && authority.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        let is_secret = (16..=128).contains(&secret.len())
-            && secret.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-        if !is_hash || !is_secret {
-            return Err(TokenError::Malformed);
-        }
-        Ok(Self { authority: authority.to_owned(), secret: secret.to_owned() })
-    }
-
-    /// What the person carries to the node.
-    pub fn text(&self) -> String {
-        format!("{SCHEME}.{}.{}", self.authority, self.secret)
-    }
-
-    /// Name of the Secret object. It follows from the token, and does not give it away.
-    pub fn name(&self) -> String {
-        format!("join-{}", &self.digest("name")[..20])
-    }
-
-    fn digest(&self, purpose: &str) -> String {
-        let mut context = digest::Context::new(&digest::SHA256);
-        context.update(purpose.as_bytes());
-        context.update(&[0]);
-        context.update(self.secret.as_bytes());
-        hex(context.finish().as_ref())
-    }
-}
 
 /// What is kept of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,7 +37,8 @@ use crate::bridge::rules::desk::Desk;
 use crate::info;
 use crate::kubelet::auth::Reviewer;
 use crate::listen;
-use crate::pki::authority::{self, Authority};
+use crate::pki::authority::Authority;
+use crate::pki::encoding;
 use crate::pki::serving::Serving;
 use crate::pki::tls;
 use answer::{Refusal, text};
@@ -69,7 +70,7 @@ impl RuleFlags {
     pub fn authorities(&self) -> anyhow::Result<Vec<CertificateDer<'static>>> {
         let Some(path) = &self.rules_ca else { return Ok(Vec::new()) };
         let pem = std::fs::read(path).with_context(|| format!("--rules-ca {}", path.display()))?;
-        Ok(authority::certificates(&path.display().to_string(), &pem)?)
+        Ok(encoding::certificates(&path.display().to_string(), &pem)?)
     }
 
     /// Where other bridges reach the port, if they do: `IP:PORT`.

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use crate::support::fixture::{Cluster, TestBridge, eventually, node_object, twins, unique};
 use crate::support::{Edge, Store};
 
-const DEFINITIONS: &str = include_str!("../../deploy/operations/crds.yaml");
-const RIGHTS: &str = include_str!("../../deploy/rbac.yaml");
+const DEFINITIONS: &str = include_str!("../../../deploy/bridge/operations/crds.yaml");
+const RIGHTS: &str = include_str!("../../../deploy/bridge/rbac.yaml");
 
 const UPGRADE: (&str, &str) = ("NodeUpgradeJob", "nodeupgradejobs");
 const PREPULL: (&str, &str) = ("ImagePrePullJob", "imageprepulljobs");

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use crate::support::fixture::{Cluster, TestBridge, eventually, node_object, unique};
 use crate::support::{Edge, Store};
 
-const DEFINITIONS: &str = include_str!("../../deploy/rules/crds.yaml");
+const DEFINITIONS: &str = include_str!("../../../deploy/bridge/rules/crds.yaml");
 
 struct Lab {
     cluster: Cluster,

@@ -154,7 +154,7 @@ def measure(node, _bare):
         config.write(f"listener {port} 127.0.0.1\nallow_anonymous true\nlog_type error\n")
     broker = subprocess.Popen(["mosquitto", "-c", f"{WORK}/mosquitto.conf"], stdout=node.log, stderr=node.log)
     try:
-        node.run(*node.kubectl("apply", "-f", f"{REPO}/cloud-bridge/deploy/devices/crds.yaml"))
+        node.run(*node.kubectl("apply", "-f", f"{REPO}/deploy/bridge/devices/crds.yaml"))
         node.run(*node.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/devicestatuses.devices.kubeedge.io"))
         properties = [{"name": "temp", "type": "INT", "accessMode": "ReadOnly"}, {"name": "led", "type": "STRING", "accessMode": "ReadWrite"}]
         node.api.call("POST", f"{GROUP}/devicemodels", {"apiVersion": "devices.kubeedge.io/v1beta1", "kind": "DeviceModel", "metadata": {"name": "lab"}, "spec": {"properties": properties}})

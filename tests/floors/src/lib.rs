@@ -8,6 +8,7 @@ pub mod sources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+pub use imports::Paths;
 use imports::imports;
 
 /// Which files each file imports, by module path (`node::turn`; the root is empty).
@@ -19,17 +20,18 @@ fn workspace(crate_folder: &Path) -> PathBuf {
     found.expect("a crate of this workspace").to_path_buf()
 }
 
-/// The list of a crate in ARCHITECTURE.md, from the top: the first word of each line of the block behind
-/// `<!-- floors of NAME, from the top -->`.
+/// A list in ARCHITECTURE.md, from the top: the first word of each line of the block behind
+/// `<!-- floors of NAME, from the top -->`. Names with commas between them share a floor.
 ///
 /// # Panics
 /// The list is missing.
-fn floors(crate_folder: &Path, name: &str) -> Vec<String> {
+fn floors(crate_folder: &Path, name: &str) -> Vec<Vec<String>> {
     let map = std::fs::read_to_string(workspace(crate_folder).join("ARCHITECTURE.md")).expect("the map");
     let (_, list) =
         map.split_once(&format!("<!-- floors of {name}, from the top -->\n```text\n")).expect("the list of floors");
     let (list, _) = list.split_once("```").expect("the end of the list");
-    list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    names.map(|names| names.split(',').map(str::to_owned).collect()).collect()
 }
 
 /// Imports of what stands above, as `from -> to`; also files of a folder that is not on the list.
@@ -38,10 +40,23 @@ fn floors(crate_folder: &Path, name: &str) -> Vec<String> {
 /// The sources or the list of `name` cannot be read.
 #[must_use]
 pub fn upward(crate_folder: &Path, name: &str) -> Vec<String> {
+    upward_in(crate_folder, "", name)
+}
+
+/// Same as [`upward`], for the modules of one folder of the sources.
+///
+/// # Panics
+/// The sources or the list of `name` cannot be read.
+#[must_use]
+pub fn upward_in(crate_folder: &Path, folder: &str, name: &str) -> Vec<String> {
     let floors = floors(crate_folder, name);
-    let depth = |module: &str| floors.iter().position(|floor| module.split("::").next() == Some(floor));
+    let depth = |module: &str| {
+        let first = first_in(module, folder)?;
+        floors.iter().position(|names| names.iter().any(|name| name == first))
+    };
     let mut wrong = Vec::new();
-    for (module, targets) in arrows(crate_folder).iter().filter(|(module, _)| !module.is_empty()) {
+    let arrows = arrows(crate_folder, Paths::Imports);
+    for (module, targets) in arrows.iter().filter(|(module, _)| first_in(module, folder).is_some()) {
         let Some(own) = depth(module) else {
             wrong.push(format!("{module} is on no floor"));
             continue;
@@ -52,13 +67,19 @@ pub fn upward(crate_folder: &Path, name: &str) -> Vec<String> {
     wrong
 }
 
-/// Circles of more than `most` files that import each other.
+/// The first part of a module's path within a folder; `None` outside.
+fn first_in<'a>(module: &'a str, folder: &str) -> Option<&'a str> {
+    let inside = if folder.is_empty() { module } else { module.strip_prefix(folder)?.strip_prefix("::")? };
+    inside.split("::").next().filter(|first| !first.is_empty())
+}
+
+/// Circles of more than `most` files that import each other by these paths.
 ///
 /// # Panics
 /// The sources cannot be read.
 #[must_use]
-pub fn circles(crate_folder: &Path, most: usize) -> Vec<String> {
-    let arrows = arrows(crate_folder);
+pub fn circles(crate_folder: &Path, most: usize, paths: Paths) -> Vec<String> {
+    let arrows = arrows(crate_folder, paths);
     let far: Arrows = arrows.keys().map(|one| (one.clone(), reached(&arrows, one))).collect();
     let mut wrong = Vec::new();
     for one in arrows.keys() {
@@ -99,8 +120,8 @@ fn reached(arrows: &Arrows, from: &str) -> BTreeSet<String> {
     seen
 }
 
-fn arrows(crate_folder: &Path) -> Arrows {
-    let all = imports(&crate_folder.join("src"));
+fn arrows(crate_folder: &Path, paths: Paths) -> Arrows {
+    let all = imports(&crate_folder.join("src"), paths);
     assert!(!all.is_empty(), "the sources of {} are read", crate_folder.display());
     let targets = |module: &str, paths: &[String]| paths.iter().filter_map(|path| target(module, path, &all)).collect();
     all.iter().map(|(module, paths)| (module.clone(), targets(module, paths))).collect()
@@ -167,6 +188,18 @@ mod tests {
     }
 
     #[test]
+    fn modules_of_a_folder_have_floors_and_may_share_one() {
+        let files = [
+            ("a/mod.rs", "mod b;\nmod c;\n"),
+            ("a/b.rs", "use super::c::x;\n"),
+            ("a/c.rs", "use crate::a::b;\n"),
+            ("other.rs", "use crate::a::b;\n"),
+        ];
+        assert_eq!(upward_in(made(&files, "b  b\nc  c").path(), "a", "x"), ["a::c -> a::b"]);
+        assert!(upward_in(made(&files, "b,c  both").path(), "a", "x").is_empty());
+    }
+
+    #[test]
     fn a_circle_is_counted_once() {
         let house = made(
             &[
@@ -177,7 +210,15 @@ mod tests {
             ],
             "a",
         );
-        assert_eq!(circles(house.path(), 2).len(), 1);
-        assert!(circles(house.path(), 2)[0].ends_with("a b c") && circles(house.path(), 3).is_empty());
+        let circles = |most| circles(house.path(), most, Paths::Imports);
+        assert_eq!(circles(2).len(), 1);
+        assert!(circles(2)[0].ends_with("a b c") && circles(3).is_empty());
+    }
+
+    #[test]
+    fn a_module_that_calls_its_child_may_not_be_imported_by_it() {
+        let house = made(&[("a/mod.rs", "mod b;\nfn f() { b::g() }\n"), ("a/b.rs", "use super::f;\nfn g() {}\n")], "a");
+        assert!(circles(house.path(), 1, Paths::Imports).is_empty());
+        assert_eq!(circles(house.path(), 1, Paths::Calls).len(), 1);
     }
 }

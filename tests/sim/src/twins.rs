@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::api::NODE;
 use crate::rng::Rng;
 
-/// Kind of the group, as in `cloud_bridge::bridge::pod_references`.
+/// Kind of the group, as in `cloud_bridge::bridge::told::kinds`.
 pub const GROUP: &str = "DeviceViews";
 /// Annotation with the version of an object.
 pub const VERSION: &str = "sampan.dev/version";

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::api::{Api, Services, Slices};
 use crate::rng::Rng;
 
-/// Kind of the groups, as in `cloud_bridge::bridge::pod_references`.
+/// Kind of the groups, as in `cloud_bridge::bridge::told::kinds`.
 pub const GROUP: &str = "ServiceViews";
 /// Services with their own groups, for every pod.
 const EVERYBODYS: [(&str, &str); 2] = [("default", "kubernetes"), ("kube-system", "kube-dns")];

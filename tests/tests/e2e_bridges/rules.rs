@@ -33,7 +33,7 @@ fn ask(rules: SocketAddr, path: &str, token: &str, more: &[&str]) -> Answer {
 /// Kinds, one rule that leads to a port of the node, and who may use it.
 fn prepare(cluster: &Cluster, port: u16) {
     let kubectl = &cluster.kubectl;
-    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../cloud-bridge/deploy/rules/crds.yaml");
+    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/bridge/rules/crds.yaml");
     let _ = kubectl.ok(&["apply", "-f", definitions]);
     let names = ["rules", "ruleendpoints"].map(|name| format!("crd/{name}.rules.kubeedge.io"));
     let wait = ["wait", "--for=condition=Established", "--timeout=30s"];

@@ -78,7 +78,7 @@ impl Site {
 
 /// Installs the definitions of devices.
 fn install(cluster: &Cluster) {
-    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../cloud-bridge/deploy/devices/crds.yaml");
+    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/bridge/devices/crds.yaml");
     let _ = cluster.kubectl.ok(&["apply", "-f", definitions]);
     let names = ["devices", "devicemodels", "devicestatuses"].map(|name| format!("crd/{name}.devices.kubeedge.io"));
     let wait = ["wait", "--for=condition=Established", "--timeout=30s"];

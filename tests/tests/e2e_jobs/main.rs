@@ -43,7 +43,7 @@ fn authority(cluster: &Cluster) -> (PathBuf, PathBuf) {
 }
 
 fn define(cluster: &Cluster) {
-    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../cloud-bridge/deploy/operations/crds.yaml");
+    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/bridge/operations/crds.yaml");
     let _ = cluster.kubectl.ok(&["apply", "-f", definitions]);
     for plural in ["nodeupgradejobs", "imageprepulljobs", "configupdatejobs"] {
         let name = format!("crd/{plural}.operations.kubeedge.io");

@@ -123,7 +123,7 @@ impl WaterWorks {
 /// Makes the kinds of devices and fleet jobs known, and the namespace.
 fn define(kubectl: &Kubectl) {
     for kinds in ["devices", "operations"] {
-        let file = format!("{}/../cloud-bridge/deploy/{kinds}/crds.yaml", env!("CARGO_MANIFEST_DIR"));
+        let file = format!("{}/../deploy/bridge/{kinds}/crds.yaml", env!("CARGO_MANIFEST_DIR"));
         let _ = kubectl.ok(&["apply", "-f", &file]);
     }
     let _ = kubectl.ok(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]);

@@ -10,7 +10,7 @@ use super::browser::Browser;
 /// Makes the kinds known, and a valve that fits its desired value, a meter that never reported, and a pump whose node is
 /// silent.
 pub(crate) fn create(api: &mut Api, kubectl: &Kubectl) {
-    let file = format!("{}/../cloud-bridge/deploy/devices/crds.yaml", env!("CARGO_MANIFEST_DIR"));
+    let file = format!("{}/../deploy/bridge/devices/crds.yaml", env!("CARGO_MANIFEST_DIR"));
     let _ = kubectl.ok(&["apply", "-f", &file]);
     let _ = kubectl.ok(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]);
     let namespace = &kubectl.namespace;

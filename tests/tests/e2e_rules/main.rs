@@ -60,7 +60,7 @@ impl Site {
     fn begin(test: &str, more: &str, disk: impl FnOnce(&Cluster) -> Option<Disk>) -> Self {
         let rules = free_address();
         let cluster = Cluster::start_with(test, &["--rules-listen", &rules.to_string()]);
-        let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../cloud-bridge/deploy/rules/crds.yaml");
+        let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/bridge/rules/crds.yaml");
         let _ = cluster.kubectl.ok(&["apply", "-f", definitions]);
         let names = ["rules", "ruleendpoints"].map(|name| format!("crd/{name}.rules.kubeedge.io"));
         let wait = ["wait", "--for=condition=Established", "--timeout=30s"];

@@ -97,7 +97,7 @@ fn s18_jobs_upgrade_a_node_or_say_why_not_and_a_bad_configuration_goes_back() {
         return;
     }
     let cluster = Cluster::start("job");
-    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../cloud-bridge/deploy/operations/crds.yaml");
+    let definitions = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/bridge/operations/crds.yaml");
     let _ = cluster.kubectl.ok(&["apply", "-f", definitions]);
     let registry = Registry::start(cluster.folder());
     let (node, installed): (_, Installed) = set_up(&cluster, 2);

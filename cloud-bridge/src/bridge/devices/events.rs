@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use edge_protocol::json::SetField;
-use edge_protocol::message::ObjectKey;
 use jiff::Timestamp;
 use sampan_log::printable::printable;
 
@@ -12,8 +11,8 @@ use super::index::Index;
 use super::problems::{Told, problems};
 use crate::bridge::clients::Clients;
 use crate::bridge::followed::known::{Known, lock};
-use crate::bridge::pod_references::DEVICE;
 use crate::bridge::reports::refusal_event;
+use crate::bridge::told::kinds::Kind;
 
 /// Interval of checks.
 const LOOK: Duration = Duration::from_secs(5);
@@ -33,7 +32,7 @@ pub(super) async fn tell(clients: Clients, takes: Arc<Takes>, known: Arc<Mutex<K
         };
         for problem in due {
             let (namespace, name) = problem.name;
-            let key = ObjectKey { kind: DEVICE.to_owned(), namespace, name };
+            let key = Kind::Device.key(namespace, name);
             let mut event = refusal_event(&problem.node, &key, &problem.uid, "", Timestamp::now());
             event.set("reason", problem.reason.into());
             event.set("message", problem.message.as_str().into());

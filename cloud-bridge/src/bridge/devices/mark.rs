@@ -17,11 +17,11 @@ use tokio::time::sleep;
 
 use super::silence::{Here, Step};
 use super::stale::{self, OURS};
-use super::view::Name;
-use crate::bridge::pod_references::DEVICES_API;
-use crate::bridge::requests::{Patch, Requests, code};
+use crate::bridge::name::Name;
+use crate::bridge::requests::{Patch, Requests, code, is_refusal};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;
+use crate::bridge::told::kinds::DEVICES_API;
 use crate::bridge::well_known::STALE_DEVICES;
 
 /// Number of checks within the pause; then the longest interval of checks after failures.
@@ -41,8 +41,8 @@ pub(in crate::bridge) async fn run(shared: Weak<Shared>) {
         let Some(shared) = shared.upgrade() else { return };
         let after = shared.settings.devices_stale_after;
         let steps = {
-            let now = shared.silent.begun.elapsed();
-            let mut silence = shared.silent.silence();
+            let now = shared.devices.silent.begun.elapsed();
+            let mut silence = shared.devices.silent.silence();
             if silence.is_empty() { HashMap::new() } else { silence.due(now, after, |node| here(&shared, node)) }
         };
         let done = steps.is_empty() || pass(&shared, &steps).await;
@@ -82,19 +82,12 @@ async fn list(
     steps: &HashMap<Box<str>, Step>,
 ) -> kube::Result<HashMap<Box<str>, Vec<Value>>> {
     let mut found: HashMap<Box<str>, Vec<Value>> = HashMap::new();
-    let watch = shared.devices.get();
+    let watch = shared.devices.watch.get();
     let take = |object: Value| {
         let node = object["status"]["extensions"][OURS]["node"].as_str().unwrap_or_default();
         let Some((node, step)) = steps.get_key_value(node) else { return true };
-        let wanted = match step {
-            Step::Mark => stale::mark(&object, node, u64::MAX, false),
-            // A Device that is now bound to another node: this node's values are not its current ones.
-            Step::Clear => stale::clear(&object, node).filter(|_| {
-                let device = watch.as_ref().and_then(|watch| watch.device(&name(&object)).0);
-                device.is_none_or(|device| device.node == *node)
-            }),
-        };
-        if wanted.is_some() {
+        let bound = || Some(watch.as_ref()?.device(&name(&object)).0?.node);
+        if stale::is_due(&object, node, *step, bound) {
             found.entry(node.clone()).or_default().push(trimmed(&object));
         }
         true
@@ -134,7 +127,7 @@ async fn of_node(shared: &Shared, requests: &Requests, node: &str, step: Step, s
     match written {
         Ok(all) => {
             if all && step == Step::Mark {
-                shared.silent.silence().marked(node);
+                shared.devices.silent.silence().marked(node);
             }
             true
         }
@@ -176,7 +169,7 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
     let (namespace, name) = name(&status);
     let path = format!("/apis/{DEVICES_API}/namespaces/{namespace}/devicestatuses/{name}");
     for _ in 0..STEPS {
-        shared.device_turns.write(node).await;
+        shared.devices.turns.write(node).await;
         // The semaphore is never closed: it lives as long as the bridge.
         let _turn = shared.writes.acquire().await;
         let Some(session) = still(shared, requests, node, step).await? else { return Ok(false) };
@@ -199,12 +192,14 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
                 Err(kube::Error::Api(status)) if status.code == 404 => return Ok(true),
                 Err(error) => return Err(error),
             },
-            // A refused write would be refused again.
-            Some(400..=499) if answered(&written) != Some(429) => {
-                log::warn!("node {node}: DeviceStatus {namespace}/{name} is not called stale: {:?}", written.err());
-                return Ok(true);
-            }
-            _ => return written.map(|_| true),
+            _ => match written {
+                // It would be refused again.
+                Err(error) if is_refusal(&error) => {
+                    log::warn!("node {node}: DeviceStatus {namespace}/{name} is not called stale: {error}");
+                    return Ok(true);
+                }
+                written => return written.map(|_| true),
+            },
         }
     }
     Ok(true)

@@ -15,6 +15,7 @@
 //! | `write` | writes one report |
 //! | `silence` | pure: nodes that have been silent so long that their devices' statuses are stale |
 //! | `silent` | these nodes, with a clock, for all tasks |
+//! | `state` | what the tasks share |
 //! | `stale` | pure: the mark in a status, and its removal |
 //! | `mark` | writes the mark |
 //!
@@ -28,14 +29,15 @@ pub(super) mod mark;
 mod problems;
 mod served;
 mod silence;
-pub(super) mod silent;
+mod silent;
 mod stale;
+pub(super) mod state;
 mod status;
-pub(super) mod turns;
+mod turns;
 pub(super) mod view;
 pub(super) mod watch;
 pub(super) mod write;
 
 pub use index::Index;
 pub use status::{Plan, Speaker, plan};
-pub use view::{Device, Model, Name};
+pub use view::{Device, Model};

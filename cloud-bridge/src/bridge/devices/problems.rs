@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use super::index::Index;
-use super::view::{Device, Name};
+use super::view::Device;
+use crate::bridge::name::Name;
 
 /// Maximum number of reported problems of one Device.
 const MOST: usize = 25;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::bridge::followed::follow::{LOOK, LOOK_SOON, Look, has};
+use crate::bridge::discovery::has;
+use crate::bridge::followed::follow::{LOOK, LOOK_SOON, Look};
 
 /// Kinds that the API serves, by its discovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

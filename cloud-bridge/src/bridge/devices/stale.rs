@@ -6,6 +6,8 @@
 use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
+use super::silence::Step;
+
 /// Name in `status.extensions` under which the bridge notes which node reported.
 pub(super) const OURS: &str = "sampan.dev";
 /// Fields of the extension: the mark, and the previous state.
@@ -55,9 +57,28 @@ pub(super) fn clear(object: &Value, node: &str) -> Option<Value> {
     (stands && is_of(object, node)).then(|| patch(object, was.map(Value::from), json!({STALE: null, STATE_WAS: null})))
 }
 
+/// Whether this step writes a status. `bound`: the node to which its Device is bound now, if that is known.
+pub(super) fn is_due(object: &Value, node: &str, step: Step, bound: impl FnOnce() -> Option<Box<str>>) -> bool {
+    match step {
+        Step::Mark => mark(object, node, u64::MAX, false).is_some(),
+        // The values of a node are not the current ones of a Device that is bound to another.
+        Step::Clear => clear(object, node).is_some() && bound().is_none_or(|bound| *bound == *node),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mark_of_a_device_that_is_bound_elsewhere_stays() {
+        let mut marked = object();
+        marked.set_at(&["status", "extensions", OURS, STALE], true.into());
+        let due = |step, bound: Option<&str>| is_due(&marked, "n", step, || bound.map(Into::into));
+        assert!(!due(Step::Mark, None), "it is marked already");
+        assert!(due(Step::Clear, None) && due(Step::Clear, Some("n")) && !due(Step::Clear, Some("m")));
+        assert!(is_due(&object(), "n", Step::Mark, || None) && !is_due(&object(), "n", Step::Clear, || None));
+    }
 
     fn object() -> Value {
         json!({"metadata": {"resourceVersion": "7"}, "status": {"state": "online", "twins": [1],

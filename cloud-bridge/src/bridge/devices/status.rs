@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::checked::{Checked, check};
 use super::stale::{OURS, STALE, STATE_WAS};
 use super::view::Device;
-use crate::bridge::pod_references::{DEVICE, DEVICES_API};
+use crate::bridge::told::kinds::{DEVICES_API, Kind};
 
 pub(super) const KIND: &str = "DeviceStatus";
 
@@ -75,7 +75,7 @@ fn decide(
         );
     };
     let owners = existing["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let of_device = || owners.iter().filter(|owner| owner["kind"] == DEVICE);
+    let of_device = || owners.iter().filter(|owner| owner["kind"] == Kind::Device.name());
     let owned = of_device().any(|owner| owner["uid"] == *device.uid);
     if !owned && of_device().next().is_some() {
         return Plan::Earlier;
@@ -197,7 +197,7 @@ fn told(value: &TwinValue) -> Value {
 }
 
 fn owner(report: &DeviceReport, device: &Device) -> Value {
-    json!({"apiVersion": DEVICES_API, "kind": DEVICE, "name": report.name, "uid": device.uid, "controller": true,
+    json!({"apiVersion": DEVICES_API, "kind": Kind::Device.name(), "name": report.name, "uid": device.uid, "controller": true,
         "blockOwnerDeletion": true})
 }
 

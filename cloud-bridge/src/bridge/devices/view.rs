@@ -4,21 +4,18 @@
 use std::sync::Arc;
 
 use edge_protocol::json::SetField;
-use edge_protocol::message::ObjectKey;
-use kube::api::{DynamicObject, ObjectMeta};
+use kube::api::DynamicObject;
 use serde_json::{Map, Value, json};
 
-use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
+use crate::bridge::name::name_of;
 use crate::bridge::slim::made_object;
+use crate::bridge::told::kinds::{DEVICES_API, Kind};
 use crate::bridge::world::Told;
 
 /// The only label that is sent to a device's driver.
 const DESCRIPTION: &str = "description";
 /// Prefix of annotations that are sent to nodes.
 const OURS: &str = "sampan.dev/";
-
-/// Namespace and name.
-pub type Name = (String, String);
 
 /// The parts of a Device that the bridge uses.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,10 +28,6 @@ pub struct Device {
     /// Names of the properties, in their order.
     pub(super) properties: Box<[Box<str>]>,
     pub(super) view: Arc<Told>,
-}
-
-pub(in crate::bridge) fn name_of(metadata: &ObjectMeta) -> Name {
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 impl Device {
@@ -53,7 +46,7 @@ impl Device {
             node: if going { Box::default() } else { text(&spec["nodeName"]) },
             model: text(&spec["deviceModelRef"]["name"]),
             properties: properties(spec),
-            view: told(DEVICE, object)?,
+            view: told(Kind::Device, object)?,
         })
     }
 }
@@ -74,7 +67,7 @@ impl Model {
 
     /// `None` for an object without a name or uid.
     pub(super) fn of(object: &DynamicObject) -> Option<Self> {
-        Some(Self { properties: properties(&object.data["spec"]), view: told(DEVICE_MODEL, object)? })
+        Some(Self { properties: properties(&object.data["spec"]), view: told(Kind::DeviceModel, object)? })
     }
 }
 
@@ -84,7 +77,7 @@ fn properties(spec: &Value) -> Box<[Box<str>]> {
     properties.filter_map(|property| property["name"].as_str()).map(Into::into).collect()
 }
 
-fn told(kind: &str, object: &DynamicObject) -> Option<Arc<Told>> {
+fn told(kind: Kind, object: &DynamicObject) -> Option<Arc<Told>> {
     let (namespace, name) = name_of(&object.metadata);
     let uid = object.metadata.uid.clone().filter(|uid| !uid.is_empty() && !name.is_empty())?;
     let mut metadata = json!({"namespace": namespace, "name": name, "uid": uid});
@@ -97,9 +90,9 @@ fn told(kind: &str, object: &DynamicObject) -> Option<Arc<Told>> {
     if !annotations.is_empty() {
         metadata.set("annotations", annotations.into());
     }
-    let body = json!({"apiVersion": DEVICES_API, "kind": kind, "metadata": metadata, "spec": object.data["spec"]});
-    let key = ObjectKey { kind: kind.to_owned(), namespace, name };
-    Some(Told::new(made_object(key, uid, body)))
+    let body =
+        json!({"apiVersion": DEVICES_API, "kind": kind.name(), "metadata": metadata, "spec": object.data["spec"]});
+    Some(Told::new(made_object(kind.key(namespace, name), uid, body)))
 }
 
 #[cfg(test)]

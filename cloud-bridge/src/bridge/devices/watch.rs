@@ -9,11 +9,12 @@ use tokio::task::JoinHandle;
 use super::events::{Takes, tell};
 use super::index::Index;
 use super::served::{Looks, Served};
-use super::view::{Device, Name};
+use super::view::Device;
 use crate::bridge::clients::Clients;
 use crate::bridge::followed::follow::follow;
 use crate::bridge::followed::known::{Known, View, lock};
 use crate::bridge::followed::present::Rounds;
+use crate::bridge::name::Name;
 
 /// A watch that runs as long as a task holds it.
 pub(in crate::bridge) struct DeviceWatch {

@@ -16,8 +16,8 @@ use super::status::{Plan, Speaker, plan};
 use super::turns::Turns;
 use super::view::Device;
 use super::watch::DeviceWatch;
-use crate::bridge::pod_references::DEVICES_API;
-use crate::bridge::requests::{Patch, Requests, code, is_path_segment};
+use crate::bridge::requests::{Patch, Requests, code, is_path_segment, is_refusal, words};
+use crate::bridge::told::kinds::DEVICES_API;
 
 /// Maximum number of writes and reads of one attempt.
 const STEPS: usize = 8;
@@ -175,18 +175,14 @@ impl Writer {
 
 /// Classifies an error of the API for a report.
 fn failed(error: kube::Error) -> Ended {
-    match &error {
-        kube::Error::Api(status) => match status.code {
-            401 | 408 | 429 => Ended::Trouble(status.message.clone()),
-            // 403: a missing right or a policy, which an administrator may fix; 404: the namespace or the definition is
-            // missing; 500: perhaps only this object fails (too large for etcd, a failing webhook), so others must not
-            // wait for it.
-            403 | 404 | 500 => Ended::Obstacle(status.message.clone()),
-            400..500 => Ended::Refused(status.message.clone()),
-            _ => Ended::Trouble(error.to_string()),
-        },
-        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Ended::Refused(error.to_string()),
-        _ => Ended::Trouble(error.to_string()),
+    let why = words(&error);
+    match code(&error) {
+        // 403: a missing right or a policy, which an administrator may fix; 404: the namespace or the definition is
+        // missing; 500: perhaps only this object fails (too large for etcd, a failing webhook), so others must not
+        // wait for it.
+        Some(403 | 404 | 500) => Ended::Obstacle(why),
+        _ if is_refusal(&error) => Ended::Refused(why),
+        _ => Ended::Trouble(why),
     }
 }
 

@@ -15,25 +15,19 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Index;
 use super::known::{Known, lock};
-use super::listing::{Events, Listing, code, resource};
+use super::listing::{Events, Listing};
+use crate::bridge::discovery::{self, AGAIN, Over, Refusals, UNSERVED};
 use crate::bridge::requests::Requests;
+use crate::bridge::resource::resource;
 use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 
 /// Minimum interval between updates to nodes: changes in between are sent together.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Interval of checks whether the API has started to serve a kind: one small request, and only while a node needs the
-/// kind. The first object often follows the definitions within a second.
-pub(in crate::bridge) const UNSERVED: Duration = Duration::from_secs(1);
 /// Interval of checks for kinds that the bridge may not read, or of which the API serves only a part.
 pub(in crate::bridge) const LOOK: Duration = Duration::from_secs(60);
 /// Minimum time between two checks that are requested.
 pub(in crate::bridge) const LOOK_SOON: Duration = Duration::from_secs(5);
-/// Pause after a failed check, doubled up to the second value.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Number of refusals after which a list counts as refused: an API server that has just started refuses requests that
-/// it will allow.
-const REFUSALS: u32 = 5;
 
 /// What the API serves of the group, and when to check.
 pub(in crate::bridge) trait Look: Send + 'static {
@@ -47,21 +41,6 @@ pub(in crate::bridge) trait Look: Send + 'static {
     fn asked(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Reason why a reading has ended.
-enum Over {
-    /// A newer reading is requested.
-    Stale,
-    /// The API no longer serves them.
-    Gone,
-    /// The bridge may not read them.
-    Refused,
-}
-
-/// Whether a group's discovery has a resource of this name; false for malformed discovery.
-pub(in crate::bridge) fn has(resources: &Value, name: &str) -> bool {
-    resources["resources"].as_array().into_iter().flatten().any(|one| one["name"] == name)
-}
-
 /// Follows until aborted. Answers are those of the newest of `rounds`, or later.
 pub(in crate::bridge) async fn follow<I: Index, L: Look>(
     client: Client,
@@ -73,7 +52,7 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
     let mut pause = AGAIN.0;
     loop {
         let round = *rounds.borrow_and_update();
-        let served = match discovery(&requests, I::API).await {
+        let served = match discovery::of_group(&requests, I::API).await {
             Ok(resources) => looks.serves(&resources),
             Err(error) => {
                 log::warn!("asking whether there are {}: {error}", I::NAME);
@@ -103,7 +82,7 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
             }
             Over::Refused => {
                 log::error!(
-                    "nodes are told of no news of {}: the bridge may not read any (see deploy/rbac.yaml)",
+                    "nodes are told of no news of {}: the bridge may not read any (see deploy/bridge/rbac.yaml)",
                     I::NAME
                 );
                 // Known objects stay, though they may be outdated.
@@ -126,15 +105,6 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
     }
 }
 
-/// Returns the discovery of the group; null if the group does not exist.
-async fn discovery(requests: &Requests, api: &str) -> kube::Result<Value> {
-    match requests.get(&format!("/apis/{api}")).await {
-        // By its code alone: the message names no object.
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
-        resources => resources,
-    }
-}
-
 /// Follows both kinds until they have to be read again.
 async fn read<I: Index>(
     client: &Client,
@@ -149,7 +119,7 @@ async fn read<I: Index>(
     };
     let (mut ones, mut others) = (events(I::ONE), events(I::OTHER));
     let (mut all_ones, mut all_others) = (Listing::default(), Listing::default());
-    let (begun, mut said, mut refusals) = (Instant::now(), Instant::now(), 0);
+    let (begun, mut said, mut refusals) = (Instant::now(), Instant::now(), Refusals::default());
     let not_before = begun + looks.patience();
     loop {
         let read = all_ones.read && all_others.read;
@@ -182,13 +152,8 @@ async fn read<I: Index>(
         };
         let Some(error) = error else { continue };
         log::warn!("watching {}: {error}", I::NAME);
-        match code(&error) {
-            Some(404) => return Over::Gone,
-            Some(403) if !read => refusals += 1,
-            _ => {}
-        }
-        if refusals >= REFUSALS {
-            return Over::Refused;
+        if let Some(over) = refusals.take(&error, read) {
+            return over;
         }
     }
 }

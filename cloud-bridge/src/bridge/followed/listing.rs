@@ -4,33 +4,12 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 
 use futures::Stream;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
 
-use crate::bridge::devices::view::{Name, name_of};
+use crate::bridge::name::{Name, name_of};
 
 pub(super) type Events = Pin<Box<dyn Stream<Item = Result<Event<DynamicObject>, watcher::Error>> + Send>>;
-
-/// Resource of a kind that this build has no type for.
-pub(super) fn resource(api_version: &str, kind: &str, plural: &str) -> ApiResource {
-    let (group, version) = api_version.split_once('/').unwrap_or_default();
-    ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        api_version: api_version.to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    }
-}
-
-/// The HTTP status with which the API refused a list or a watch.
-pub(in crate::bridge) fn code(error: &watcher::Error) -> Option<u16> {
-    use watcher::Error::{InitialListFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(kube::Error::Api(status)) | WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
-        _ => None,
-    }
-}
 
 /// A change of one kind.
 pub(in crate::bridge) enum News<T> {

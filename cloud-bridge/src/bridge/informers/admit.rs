@@ -14,9 +14,9 @@ use log::Level;
 use tokio::sync::Semaphore;
 
 use super::answer::{Admission, Answer};
-use super::resource::resource;
 use crate::bridge::clients::Clients;
-use crate::bridge::pod_references::CLAIM;
+use crate::bridge::resource::of_kind;
+use crate::bridge::told::kinds::Kind;
 
 /// Pause before the API is asked again for a node that was refused, doubled up to the second value. The API server
 /// learns of a pod's new node by its own watch, and refuses until then.
@@ -71,12 +71,8 @@ impl Admissions {
 }
 
 async fn may_read(client: Client, node: &str, key: &ObjectKey) -> bool {
-    let plural = match key.kind.as_str() {
-        "Secret" => "secrets",
-        CLAIM => "persistentvolumeclaims",
-        _ => "configmaps",
-    };
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource(&key.kind, plural));
+    let Some(kind) = Kind::of(key) else { return false };
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &of_kind(kind));
     match api.get_metadata_opt(&key.name).await {
         // Only an authorized user learns from the API that an object does not exist.
         Ok(_) => true,

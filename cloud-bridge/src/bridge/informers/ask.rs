@@ -12,7 +12,7 @@ use kube::api::ListParams;
 
 use super::answer::Answer;
 use crate::bridge::reports;
-use crate::bridge::requests::{Patch, Requests};
+use crate::bridge::requests::{Patch, Requests, is_refusal};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::{BoundPod, SlimPod};
 use crate::bridge::work_queue::Outcome;
@@ -120,13 +120,6 @@ async fn list<F: Found>(
             }
         }
     }
-}
-
-/// Whether the API has understood and refused a request. Credentials that are being renewed and an API that is busy are
-/// no refusal.
-pub(super) fn is_refusal(error: &kube::Error) -> bool {
-    let refused = |code: u16| (400..500).contains(&code) && !matches!(code, 401 | 408 | 429);
-    matches!(error, kube::Error::Api(status) if refused(status.code))
 }
 
 /// Pause after this number of failed writes before.

@@ -7,12 +7,11 @@ use edge_protocol::message::ObjectKey;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
-use super::object::{News, What, failure};
-use super::resource::resource;
-use crate::bridge::pod_references::CLAIM;
+use super::news::{Subscription, What, failure};
+use crate::bridge::resource::{of_kind, resource};
 use crate::bridge::slim::made_object;
+use crate::bridge::told::kinds::Kind;
 
 /// Pause before an unbound claim is read again, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -20,11 +19,11 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const BOUND: Duration = Duration::from_secs(120);
 
 /// Follows until aborted.
-pub(super) async fn follow_claim(client: Client, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
+pub(super) async fn follow_claim(client: Client, to: Subscription) {
     let mut pause = AGAIN.0;
     loop {
-        let (what, bound) = look(&client, &key).await;
-        if news.send(News { key: key.clone(), watch, what }).await.is_err() {
+        let (what, bound) = look(&client, &to.key).await;
+        if to.tell(what).await.is_none() {
             return;
         }
         pause = if bound { BOUND } else { (pause * 2).min(AGAIN.1) };
@@ -33,8 +32,7 @@ pub(super) async fn follow_claim(client: Client, key: ObjectKey, watch: u64, new
 }
 
 async fn look(client: &Client, key: &ObjectKey) -> (What, bool) {
-    let claims: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), &key.namespace, &resource(CLAIM, "persistentvolumeclaims"));
+    let claims: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, &of_kind(Kind::Claim));
     let failed = |error: kube::Error| {
         log::warn!("asking for claim {}/{}: {error}", key.namespace, key.name);
         (failure(&error), false)
@@ -48,7 +46,7 @@ async fn look(client: &Client, key: &ObjectKey) -> (What, bool) {
     let bound = !name.is_empty() && claim.data["status"]["phase"] == "Bound";
     let volume = if bound {
         let volumes: Api<DynamicObject> =
-            Api::all_with(client.clone(), &resource("PersistentVolume", "persistentvolumes"));
+            Api::all_with(client.clone(), &resource("v1", "PersistentVolume", "persistentvolumes"));
         match volumes.get_opt(&name).await {
             Ok(volume) => volume.map(|volume| volume.data["spec"].clone()),
             Err(error) => return failed(error),
@@ -58,7 +56,7 @@ async fn look(client: &Client, key: &ObjectKey) -> (What, bool) {
     };
     let uid = claim.metadata.uid.clone().unwrap_or_default();
     let body = json!({
-        "kind": CLAIM,
+        "kind": Kind::Claim.name(),
         "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
         "spec": claim.data["spec"],
         "status": {"phase": claim.data["status"]["phase"]},

@@ -1,7 +1,7 @@
 //! Executes the effects of an event: changes of what nodes should hold, watches that start and end, questions.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use edge_protocol::message::ObjectKey;
 use edge_protocol::state::{NodeState, StateError};
@@ -11,26 +11,27 @@ use futures::future::BoxFuture;
 use super::ask::{finish_mirror, restore_ready};
 use super::claims::follow_claim;
 use super::labels::tell_labels;
+use super::news::Subscription;
 use super::object::watch_object;
 use super::policy_views::watch_policy_views;
+use super::service_links::watch_service_links;
 use super::service_views::tell_service_views;
-use super::services::watch_services;
 use super::site_view::tell_site;
 use super::views::tell_views;
 use super::{Informers, panics};
 use crate::bridge::devices::events::Takes;
 use crate::bridge::devices::watch::DeviceWatch;
-use crate::bridge::pod_references::{
-    CLAIM, DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RULE_VIEWS, SERVICE_LINKS, SERVICE_VIEWS,
-};
 use crate::bridge::requests::Requests;
 use crate::bridge::rules::watch::RuleWatch;
 use crate::bridge::shared::Shared;
-use crate::bridge::sites::SITE_VIEW;
+use crate::bridge::told::kinds::{Kind, Watch};
 use crate::bridge::world::Effect;
 
 /// Maximum number of effects per step. Most take some microseconds; one that sends an object serializes it.
 const AT_ONCE: usize = 32;
+
+/// Begins the work of a watch: at its start, and again after a panic.
+type Follow = Box<dyn Fn() -> BoxFuture<'static, ()> + Send>;
 
 impl Informers {
     /// Executes some of the pending effects. An object for ten thousand nodes must not block the frames that they send.
@@ -96,48 +97,72 @@ impl Informers {
     fn watch(&mut self, key: ObjectKey, node: &str) {
         self.counter += 1;
         let watch = self.counter;
-        let (client, own) = (self.clients.as_node(node), self.clients.own().clone());
-        let (what, news, node) = (key.clone(), self.news.clone(), node.to_owned());
-        let peers = self.peers.clone();
-        let shared = self.shared.upgrade();
-        let api = shared.as_ref().and_then(|shared| shared.settings.api.clone());
-        let round = self.world.present_round();
-        let services = (key.kind == SERVICE_VIEWS).then(|| self.service_watches.get(&own, &key, round));
-        let rules = shared.as_ref().filter(|_| key.kind == RULE_VIEWS);
-        let rules = rules.map(|shared| shared.rules.get_or(round, || RuleWatch::begin(&self.clients, round)));
-        let devices = shared.filter(|_| key.kind == DEVICE_VIEWS).map(|shared| {
-            let nodes = Arc::downgrade(&shared);
-            let takes: Arc<Takes> = Arc::new(move |node: &str| nodes.upgrade()?.known(node)?.takes_devices());
-            shared.devices.get_or(round, || DeviceWatch::begin(&self.clients, takes, round))
-        });
-        let sites = self.sites.clone();
-        let follow = move || -> BoxFuture<'static, ()> {
-            let (client, what, news, sites) = (client.clone(), what.clone(), news.clone(), sites.clone());
-            if let Some(services) = services.clone() {
-                return tell_service_views(services, sites, what, watch, news).boxed();
-            }
-            if let Some(devices) = devices.clone() {
-                let views = devices.of_node(&what.name);
-                return tell_views(devices, views, round, what, watch, news).boxed();
-            }
-            if let Some(rules) = rules.clone() {
-                let views = rules.of_node(&what.name);
-                return tell_views(rules, views, round, what, watch, news).boxed();
-            }
-            match what.kind.as_str() {
-                SERVICE_LINKS => watch_services(client, what, watch, news, api.clone()).boxed(),
-                POLICY_VIEWS => watch_policy_views(own.clone(), peers.clone(), what, watch, news).boxed(),
-                SITE_VIEW => tell_site(sites, what, watch, news).boxed(),
-                NODE_LABELS => tell_labels(client, node.clone(), what, watch, news).boxed(),
-                CLAIM => follow_claim(client, what, watch, news).boxed(),
-                _ => watch_object(client, what, watch, news).boxed(),
-            }
+        let to = Subscription { key: key.clone(), watch, news: self.news.clone() };
+        let Some(follow) = Kind::of(&key).and_then(|kind| self.follow(kind, to, node)) else {
+            return log::error!("{} {}/{} cannot be watched", key.kind, key.namespace, key.name);
         };
         let about = format!("the watch of {} {}/{}", key.kind, key.namespace, key.name);
         let task = tokio::spawn(async move { panics::keep(&about, follow).await });
         if let Some((_, old)) = self.watches.insert(key, (watch, task)) {
             old.abort();
         }
+    }
+
+    /// How an object or group of this kind is followed; `node`: its reader.
+    fn follow(&mut self, kind: Kind, to: Subscription, node: &str) -> Option<Follow> {
+        let round = self.world.present_round();
+        let follow: Follow = match kind.facts().watch {
+            Watch::Never => return None,
+            Watch::Object => {
+                let client = self.clients.as_node(node);
+                Box::new(move || watch_object(client.clone(), kind, to.clone()).boxed())
+            }
+            Watch::Claim => {
+                let client = self.clients.as_node(node);
+                Box::new(move || follow_claim(client.clone(), to.clone()).boxed())
+            }
+            Watch::NodeLabels => {
+                let (client, node) = (self.clients.as_node(node), node.to_owned());
+                Box::new(move || tell_labels(client.clone(), node.clone(), to.clone()).boxed())
+            }
+            Watch::ServiceLinks => {
+                let client = self.clients.as_node(node);
+                let api = self.shared.upgrade()?.settings.api.clone();
+                Box::new(move || watch_service_links(client.clone(), api.clone(), to.clone()).boxed())
+            }
+            Watch::Services => {
+                let services = self.service_watches.get(self.clients.own(), &to.key, round);
+                let sites = self.sites.clone();
+                Box::new(move || tell_service_views(Arc::clone(&services), sites.clone(), to.clone()).boxed())
+            }
+            Watch::Policies => {
+                let (own, peers) = (self.clients.own().clone(), self.peers.clone());
+                Box::new(move || watch_policy_views(own.clone(), peers.clone(), to.clone()).boxed())
+            }
+            Watch::Site => {
+                let sites = self.sites.clone();
+                Box::new(move || tell_site(sites.clone(), to.clone()).boxed())
+            }
+            Watch::Devices => {
+                let shared = self.shared.upgrade()?;
+                let nodes = Weak::clone(&self.shared);
+                let takes: Arc<Takes> = Arc::new(move |node: &str| nodes.upgrade()?.known(node)?.takes_devices());
+                let devices = shared.devices.watch.get_or(round, || DeviceWatch::begin(&self.clients, takes, round));
+                Box::new(move || {
+                    let views = devices.of_node(&to.key.name);
+                    tell_views(Arc::clone(&devices), views, round, to.clone()).boxed()
+                })
+            }
+            Watch::Rules => {
+                let shared = self.shared.upgrade()?;
+                let rules = shared.rules.watch.get_or(round, || RuleWatch::begin(&self.clients, round));
+                Box::new(move || {
+                    let views = rules.of_node(&to.key.name);
+                    tell_views(Arc::clone(&rules), views, round, to.clone()).boxed()
+                })
+            }
+        };
+        Some(follow)
     }
 }
 

@@ -7,10 +7,10 @@ use edge_protocol::message::{Object, ObjectKey};
 use kube::api::{DynamicObject, ObjectMeta};
 use serde_json::json;
 
-use super::peers::Name;
-use crate::bridge::pod_references::POLICY_VIEW;
+use crate::bridge::name::{Name, name_of};
 use crate::bridge::policy_view::PeerSelector;
 use crate::bridge::slim::made_object;
+use crate::bridge::told::kinds::Kind;
 
 /// Limit in bytes for the policies of one namespace with their views and peers. A node accepts 500 policies of them.
 const ROOM: usize = 8 << 20;
@@ -84,8 +84,7 @@ impl Kept {
 
     /// Removes a policy.
     pub(super) fn forget(&mut self, policy: &DynamicObject) -> Name {
-        let metadata = &policy.metadata;
-        let name = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
+        let name = name_of(&policy.metadata);
         self.remove(&name);
         name
     }
@@ -131,11 +130,11 @@ impl Kept {
 pub(super) fn more(namespace: &str) -> Object {
     let key = more_key(namespace);
     let spec = json!({ "unreadable": "the policies of the namespace are larger than the bridge takes" });
-    made_object(key, format!("policies-{namespace}"), json!({ "kind": POLICY_VIEW, "spec": spec }))
+    made_object(key, format!("policies-{namespace}"), json!({ "kind": Kind::PolicyView.name(), "spec": spec }))
 }
 
 pub(super) fn more_key(namespace: &str) -> ObjectKey {
-    ObjectKey { kind: POLICY_VIEW.into(), namespace: namespace.into(), name: MORE.into() }
+    Kind::PolicyView.key(namespace, MORE)
 }
 
 #[cfg(test)]

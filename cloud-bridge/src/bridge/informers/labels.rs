@@ -3,28 +3,26 @@
 
 use std::time::Duration;
 
-use edge_protocol::message::ObjectKey;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::sync::mpsc;
 
-use super::object::{News, What};
+use super::news::{Subscription, What};
 use crate::bridge::slim::made_object;
 
 /// Pause after a failure, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
 /// Runs until it has sent the labels, or is aborted. `client` acts as the node.
-pub(super) async fn tell_labels(client: Client, node: String, key: ObjectKey, watch: u64, news: mpsc::Sender<News>) {
+pub(super) async fn tell_labels(client: Client, node: String, to: Subscription) {
     let nodes: Api<Node> = Api::all(client);
     let mut pause = AGAIN.0;
     loop {
         let what = match nodes.get_opt(&node).await {
             Ok(Some(found)) => {
                 let labels = found.metadata.labels.unwrap_or_default();
-                let body = json!({"kind": key.kind, "labels": labels});
-                What::Present(made_object(key.clone(), key.name.clone(), body))
+                let body = json!({"kind": to.key.kind, "labels": labels});
+                What::Present(made_object(to.key.clone(), to.key.name.clone(), body))
             }
             // The node is about to register again.
             Ok(None) => What::Failed,
@@ -34,7 +32,7 @@ pub(super) async fn tell_labels(client: Client, node: String, key: ObjectKey, wa
             }
         };
         let told = matches!(what, What::Present(_));
-        if news.send(News { key: key.clone(), watch, what }).await.is_err() || told {
+        if to.tell(what).await.is_none() || told {
             return;
         }
         tokio::time::sleep(pause).await;

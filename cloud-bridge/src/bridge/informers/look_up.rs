@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use edge_protocol::message::{ORDER, ObjectKey, ObjectRef};
+use edge_protocol::message::{ObjectKey, ObjectRef};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
@@ -13,8 +13,7 @@ use tokio::sync::Semaphore;
 use super::answer::Answer;
 use super::gone::IsGone;
 use crate::bridge::clients::Clients;
-use crate::bridge::pod_references::RUNTIME_CLASS;
-use crate::bridge::sites::SITE_VIEW;
+use crate::bridge::told::kinds::{Kind, LookUp};
 use crate::pki::identity::is_node_name;
 
 /// Maximum for one node, which asks about 256 and waits for the answers. Further questions get no answer, which is
@@ -42,8 +41,8 @@ impl LookUps {
         uid: String,
         present: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Option<BoxFuture<'static, Answer>> {
-        if !is_name(&key) {
-            log::debug!("node {node}: asks about an object whose name is none");
+        if !is_askable(&key) {
+            log::debug!("node {node}: asks about an object that cannot be looked up");
             return None;
         }
         let object = ObjectRef { key: key.clone(), uid: uid.clone() };
@@ -77,13 +76,15 @@ impl LookUps {
     }
 }
 
-/// Whether the names are valid: they become paths of requests. All objects of nodes have DNS names.
-fn is_name(key: &ObjectKey) -> bool {
-    let namespace = match key.kind.as_str() {
-        RUNTIME_CLASS | SITE_VIEW | ORDER => key.namespace.is_empty(),
-        _ => is_node_name(&key.namespace),
-    };
-    namespace && is_node_name(&key.name)
+/// Whether the object can be looked up: its kind is known, and names that become paths of requests are valid. All objects
+/// of nodes in the API have DNS names.
+fn is_askable(key: &ObjectKey) -> bool {
+    let Some(kind) = Kind::of(key) else { return false };
+    match kind.facts().look_up {
+        LookUp::Pod | LookUp::Object | LookUp::Device => is_node_name(&key.namespace) && is_node_name(&key.name),
+        LookUp::Use | LookUp::Made => true,
+        LookUp::Group => false,
+    }
 }
 
 #[cfg(test)]
@@ -117,8 +118,8 @@ mod tests {
             namespace: namespace.into(),
             name: name.into(),
         };
-        assert!(is_name(&key("Pod", "ns", "web-0.a")) && is_name(&key(RUNTIME_CLASS, "", "quick")));
-        assert!(is_name(&key(SITE_VIEW, "", "hall")) && !is_name(&key(SITE_VIEW, "", "a/b")));
+        assert!(is_askable(&key("Pod", "ns", "web-0.a")) && is_askable(&key("RuntimeClass", "", "quick")));
+        assert!(!is_askable(&key("Unknown", "ns", "x")) && !is_askable(&key("ServiceViews", "ns", "all")));
         for (namespace, name) in [
             ("ns", ""),
             ("", "x"),
@@ -128,7 +129,16 @@ mod tests {
             ("ns", "x%2f"),
             ("ns", "X"),
         ] {
-            assert!(!is_name(&key("Pod", namespace, name)), "{namespace}/{name}");
+            assert!(!is_askable(&key("Pod", namespace, name)), "{namespace}/{name}");
+        }
+    }
+
+    #[test]
+    fn objects_without_a_namespace_or_with_an_odd_name_are_looked_up_if_the_bridge_made_them() {
+        let made = [("ServiceNamespace", "", "all"), ("PolicyPeers", "", "0-of-1"), ("PolicyView", "ns", "_more")];
+        for (kind, namespace, name) in made {
+            let key = ObjectKey { kind: kind.into(), namespace: namespace.into(), name: name.into() };
+            assert!(is_askable(&key), "{kind} {namespace}/{name}");
         }
     }
 }

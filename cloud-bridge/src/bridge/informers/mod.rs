@@ -4,24 +4,38 @@
 //! One pod watch costs the API server one connection for any number of nodes. This process has to parse events of
 //! foreign pods, but keeps nothing of them. ConfigMaps and Secrets are watched one by one, as kubelets do: nodes have
 //! no right to more, and a namespace may hold thousands of others.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `commands`, `command` | what connections ask for |
+//! | `pods` | the watch of all pods |
+//! | `effects` | the effects of an event, and the start of each watch |
+//! | `news` | changes on their way from a watch |
+//! | `object`, `claims`, `labels`, `service_links`, `service_views`, `policy_views`, `site_view`, `views` | one watch each |
+//! | `service_watch`, `peers`, `kept_policies` | what several watches share |
+//! | `ask`, `gone`, `admit`, `look_up` | questions to the API |
+//! | `answers`, `answer` | what follows from their answers |
 
 mod admit;
 mod answer;
+mod answers;
 mod ask;
 mod claims;
 pub(super) mod command;
+mod commands;
 mod effects;
 mod gone;
 mod kept_policies;
 mod labels;
 mod look_up;
+mod news;
 mod object;
 mod peers;
+mod pods;
 mod policy_views;
-mod resource;
+mod service_links;
 mod service_views;
 mod service_watch;
-mod services;
 mod site_view;
 mod views;
 
@@ -31,9 +45,9 @@ use std::sync::Weak;
 use std::time::Instant;
 
 use edge_protocol::message::ObjectKey;
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
 use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -41,26 +55,20 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use super::clients::Clients;
-use super::requests::Requests;
 use super::shared::Shared;
 use super::sites::Sites;
-use super::slim::{BoundPod, SlimPod};
-use super::world::{Effect, Group, World};
+use super::slim::SlimPod;
+use super::world::{Effect, World};
 use admit::Admissions;
-use answer::{Admission, Answer};
+use answer::Answer;
 use apimachinery::pace::Pace;
 use apimachinery::panics;
 use apimachinery::well_known::PAGE;
-use ask::{pods_to_reconcile, reconcile_tolerations, seed, seed_many, tolerations};
-use command::{Command, Wanted};
-use gone::IsGone;
+use command::Command;
 use look_up::LookUps;
-use object::{News, What};
+use news::{News, What};
 use peers::Peers;
 use service_watch::ServiceWatches;
-
-/// Up to this number of nodes their pods are listed by node; beyond it, one list of all pods is less work for the API.
-const FEW: usize = 8;
 
 /// Maximum number of queued changes of single objects; beyond it, watches wait.
 const NEWS: usize = 256;
@@ -186,210 +194,6 @@ struct Informers {
 }
 
 impl Informers {
-    fn command(&mut self, command: Command) {
-        match command {
-            Command::Add(node) => {
-                self.world.add_node(&node);
-            }
-            Command::Connected { node, session, resumed, wants } => {
-                let Wanted { wants, orders, interests } = wants;
-                let effects = self.world.takes_orders(&node, orders);
-                self.apply(effects);
-                let effects = self.world.connected(&node);
-                self.apply(effects);
-                let site = self.sites.borrow().of(&node).map(str::to_owned);
-                let effects = self.world.wants(&node, wants, site.as_deref());
-                self.apply(effects);
-                let effects = self.world.interested(&node, &interests, self.begun.elapsed());
-                self.apply(effects);
-                if !resumed {
-                    self.world.refresh(&node, session);
-                    self.unseeded.insert(node);
-                    self.seed();
-                }
-            }
-            Command::Located(Some(node)) => {
-                let site = self.sites.borrow().of(&node).map(str::to_owned);
-                let effects = self.world.located(&node, site.as_deref());
-                self.apply(effects);
-            }
-            Command::Located(None) => {
-                let effects = self.world.all_located();
-                self.apply(effects);
-            }
-            Command::Interested { node, session, interests } => {
-                let present = self.shared.upgrade().is_some_and(|shared| shared.is_present(&node, session));
-                if present {
-                    let effects = self.world.interested(&node, &interests, self.begun.elapsed());
-                    self.apply(effects);
-                }
-            }
-            Command::Orders { reading, changed } => {
-                let effects = self.orders(reading, changed);
-                self.apply(effects);
-            }
-            Command::Drop(node) => {
-                let effects = self.world.drop_node(&node);
-                self.apply(effects);
-            }
-            Command::ReconcileTolerations(node) => {
-                let pods: Api<SlimPod> = Api::all(self.clients.own().clone());
-                self.questions.push(pods_to_reconcile(pods, Weak::clone(&self.shared), node).boxed());
-            }
-            // Also for an object that a pod here names: its name may belong to another object by now.
-            Command::LookUp { node, session, key, uid } => {
-                let shared = Weak::clone(&self.shared);
-                let present = {
-                    let node = node.clone();
-                    move || shared.upgrade().is_some_and(|shared| shared.is_present(&node, session))
-                };
-                self.questions.extend(self.look_ups.ask(&self.clients, node, key, uid, present));
-            }
-        }
-    }
-
-    /// Requests the pods of new nodes: while one list is under way, further nodes wait for the next.
-    fn seed(&mut self) {
-        if self.seeding {
-            return;
-        }
-        let pods: Api<SlimPod> = Api::all(self.clients.own().clone());
-        let nodes = std::mem::take(&mut self.unseeded);
-        self.seeding = !nodes.is_empty();
-        if !self.seeding {
-            return;
-        }
-        let round = self.world.round();
-        if nodes.len() > FEW {
-            self.questions.push(seed_many(pods, nodes, round).boxed());
-        } else {
-            let each = nodes.into_iter().map(move |node| seed(pods.clone(), node));
-            let all = futures::future::join_all(each);
-            self.questions.push(all.map(move |all| Answer::Seeds { all, round }).boxed());
-        }
-    }
-
-    /// Stores the orders of nodes, as of this reading.
-    fn orders(&mut self, reading: u64, changed: Vec<(String, Group)>) -> Vec<Effect> {
-        let mut round = None;
-        while let Some((_, of)) = self.job_readings.pop_front_if(|(ticket, _)| *ticket <= reading) {
-            round = Some(of);
-        }
-        self.world.orders(round, changed)
-    }
-
-    fn ask_if_gone(&mut self, node: String, key: ObjectKey, uid: String) {
-        let question = self.is_gone(node, key, uid);
-        self.questions.push(question.ask().boxed());
-    }
-
-    fn is_gone(&self, node: String, key: ObjectKey, uid: String) -> IsGone<impl Fn() -> bool + Send + Sync + use<>> {
-        let (client, own, wanted) = (self.clients.as_node(&node), self.clients.own().clone(), self.known(&node));
-        IsGone { client, own, node, key, uid, wanted }
-    }
-
-    /// Returns a check whether the node is still known.
-    fn known(&self, node: &str) -> impl Fn() -> bool + Send + Sync + use<> {
-        let (shared, node) = (Weak::clone(&self.shared), node.to_owned());
-        move || shared.upgrade().is_some_and(|shared| shared.known(&node).is_some())
-    }
-
-    fn answer(&mut self, answer: Answer) {
-        let effects = match answer {
-            Answer::Found(pod) => return self.pod(*pod, World::pod_found),
-            Answer::Replaced { node, key, uid, by } => {
-                let effects = self.world.pod_gone(&node, &key, &uid);
-                self.apply(effects);
-                return self.pod(*by, World::pod_found);
-            }
-            Answer::Tolerations(patches) => {
-                return patches.into_iter().for_each(|(key, patch)| self.patch_tolerations(key, patch));
-            }
-            Answer::Seeds { all, round } => {
-                self.seeding = false;
-                self.seed();
-                all.into_iter().flat_map(|(node, pods, at)| self.world.seed(&node, round, pods, at)).collect()
-            }
-            Answer::Gone { node, key, uid } if key.kind == "Pod" => self.world.pod_gone(&node, &key, &uid),
-            Answer::Gone { node, key, uid } => vec![Effect::Remove { node, key, uid }],
-            // The watch does not show yet that no pod names it, or a new pod names it.
-            Answer::Useless { node, key, uid } if self.world.uses(&node, &key) => {
-                let question = self.is_gone(node, key, uid);
-                return self.questions.push(question.ask_again().boxed());
-            }
-            Answer::Useless { node, key, uid } => vec![Effect::Withdraw { node, key, uid }],
-            Answer::Unlisted { node, key, uid } => self.world.unlisted(&node, &key, &uid),
-            Answer::Admission(Admission { node, key, may_read: true, .. }) => {
-                self.admissions.forget(&node, &key);
-                self.world.admitted(&node, &key)
-            }
-            Answer::Admission(refused) => {
-                let (effects, again) = self.world.not_admitted(&refused.node, &refused.key);
-                if again {
-                    self.questions.push(self.admissions.ask_again(&self.clients, refused));
-                } else {
-                    self.admissions.forget(&refused.node, &refused.key);
-                }
-                effects
-            }
-            Answer::LookedUp { node, object, answer } => {
-                self.look_ups.answered(&node, &object);
-                return self.answer(*answer);
-            }
-            Answer::Again(effect) => self.world.still_needed(effect).into_iter().collect(),
-            Answer::Nothing => Vec::new(),
-        };
-        self.apply(effects);
-    }
-
-    fn pods(&mut self, event: Event<SlimPod>) {
-        match event {
-            Event::Init => (self.listing, self.unswept) = (true, self.world.nodes()),
-            Event::InitApply(pod) => {
-                let (node, uid) = (pod.node().to_owned(), pod.uid().to_owned());
-                self.pod(pod, World::pod_applied);
-                self.world.listed(&node, &uid);
-            }
-            Event::InitDone => (self.listing, self.unswept) = (false, self.world.nodes()),
-            Event::Apply(pod) => self.pod(pod, World::pod_applied),
-            Event::Delete(pod) => {
-                let effects = self.world.pod_deleted(pod.node(), &pod.key(), pod.uid());
-                self.apply(effects);
-            }
-        }
-    }
-
-    /// Prepares the pods of one node for a list, or compares them with it. All nodes are processed before the next
-    /// event.
-    fn sweep(&mut self, node: &str) {
-        if self.listing {
-            return self.world.relisted(node);
-        }
-        // A pod that is missing in a list is not yet deleted: ask for each by name.
-        for (key, uid) in self.world.missing(node) {
-            self.ask_if_gone(node.to_owned(), key, uid);
-        }
-    }
-
-    /// Applies the tolerations of the node's object to a pod. After a conflict the watch delivers a newer pod.
-    fn patch_tolerations(&mut self, key: ObjectKey, patch: String) {
-        let requests = Requests::new(self.clients.own().clone());
-        self.questions.push(reconcile_tolerations(requests, key, patch).boxed());
-    }
-
-    fn pod(&mut self, pod: SlimPod, enter: fn(&mut World, BoundPod) -> Vec<Effect>) {
-        if let Some((key, patch)) = tolerations(&self.shared, &pod) {
-            self.patch_tolerations(key, patch);
-        }
-        if !self.world.is_ours(pod.node()) {
-            return;
-        }
-        if let Some(pod) = pod.into_bound() {
-            let effects = enter(&mut self.world, pod);
-            self.apply(effects);
-        }
-    }
-
     fn news(&mut self, News { key, watch, what }: News) {
         if self.watches.get(&key).is_none_or(|(current, _)| *current != watch) {
             return;

@@ -1,7 +1,8 @@
 //! All pods and namespaces that NetworkPolicies may select: one watch of each for any number of namespaces, and none
 //! while no policy needs it.
 
-use std::collections::BTreeMap;
+mod known;
+
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,36 +13,16 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client};
-use serde_json::{Value, json};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::task::JoinHandle;
 
-use crate::bridge::peer_pod::PeerPod;
+use known::Lists;
+pub(super) use known::{Change, Known};
 
 /// Maximum number of changes that wait for a receiver; beyond it the receiver reads everything again.
 const CHANGES: usize = 1024;
-
-/// Namespace and name.
-pub(super) type Name = (String, String);
-
-/// Pods and namespaces that are known.
-#[derive(Default)]
-pub(super) struct Known {
-    /// Namespaces with their labels.
-    pub(super) namespaces: BTreeMap<String, Value>,
-    pub(super) pods: BTreeMap<Name, PeerPod>,
-    /// Whether both have been read, or the API refuses them; then peers are missing, and nodes admit less.
-    answered: [bool; 2],
-}
-
-#[derive(Clone)]
-pub(super) enum Change {
-    Pod(Name),
-    /// All namespaces, or more changes than can be listed.
-    All,
-}
 
 /// Client of the shared watch of pods and namespaces.
 #[derive(Clone)]
@@ -67,9 +48,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, change: Change) {
-        // Without a follower the channel has no receiver.
-        let _ = self.changes.send(change);
+    /// Changes what is known, and tells followers.
+    fn change(&self, change: impl FnOnce(&mut Known) -> Option<Change>) {
+        let change = change(&mut self.state().known);
+        if let Some(change) = change {
+            // Without a follower the channel has no receiver.
+            let _ = self.changes.send(change);
+        }
     }
 }
 
@@ -102,7 +87,7 @@ pub(super) struct Following {
 
 impl Following {
     pub(super) fn is_ready(&self) -> bool {
-        self.shared.state().known.answered == [true; 2]
+        self.shared.state().known.is_ready()
     }
 
     pub(super) fn with<T>(&self, look: impl FnOnce(&Known) -> T) -> T {
@@ -138,88 +123,12 @@ async fn watch(client: Client, shared: Arc<Shared>) {
     };
     let mut namespaces = pin!(all(&ApiResource::erase::<Namespace>(&())));
     let mut pods = pin!(all(&ApiResource::erase::<Pod>(&())));
-    let mut lists = (None, None);
+    let mut lists = Lists::default();
     loop {
         tokio::select! {
-            Some(event) = namespaces.next() => take_namespace(&shared, event, &mut lists.0),
-            Some(event) = pods.next() => take_pod(&shared, event, &mut lists.1),
+            Some(event) = namespaces.next() => shared.change(|known| known.take_namespace(event, &mut lists)),
+            Some(event) = pods.next() => shared.change(|known| known.take_pod(event, &mut lists)),
             else => return,
         }
     }
-}
-
-type Seen = Result<Event<DynamicObject>, watcher::Error>;
-
-fn take_namespace(shared: &Shared, event: Seen, listing: &mut Option<BTreeMap<String, Value>>) {
-    let entry =
-        |namespace: DynamicObject| (namespace.metadata.name.unwrap_or_default(), json!(namespace.metadata.labels));
-    let mut state = shared.state();
-    let known = &mut state.known;
-    match event {
-        Ok(Event::Init) => return *listing = Some(BTreeMap::new()),
-        Ok(Event::InitApply(namespace)) => return listing.get_or_insert_default().extend([entry(namespace)]),
-        Ok(Event::InitDone) => {
-            known.namespaces = listing.take().unwrap_or_default();
-            known.answered[0] = true;
-        }
-        Ok(Event::Apply(namespace)) => {
-            let (name, labels) = entry(namespace);
-            if known.namespaces.get(&name) == Some(&labels) {
-                return;
-            }
-            known.namespaces.insert(name, labels);
-        }
-        Ok(Event::Delete(namespace)) => drop(known.namespaces.remove(&entry(namespace).0)),
-        Err(error) => {
-            log::warn!("watching the namespaces that policies mean: {error}");
-            if std::mem::replace(&mut known.answered[0], true) {
-                return;
-            }
-        }
-    }
-    drop(state);
-    shared.tell(Change::All);
-}
-
-fn take_pod(shared: &Shared, event: Seen, listing: &mut Option<BTreeMap<Name, PeerPod>>) {
-    let name = |pod: &DynamicObject| {
-        (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
-    };
-    let mut state = shared.state();
-    let known = &mut state.known;
-    let change = match event {
-        Ok(Event::Init) => return *listing = Some(BTreeMap::new()),
-        Ok(Event::InitApply(pod)) => {
-            return listing.get_or_insert_default().extend(PeerPod::of(&pod).map(|peer| (name(&pod), peer)));
-        }
-        Ok(Event::InitDone) => {
-            known.pods = listing.take().unwrap_or_default();
-            known.answered[1] = true;
-            Change::All
-        }
-        Ok(Event::Apply(pod)) => {
-            let (name, peer) = (name(&pod), PeerPod::of(&pod));
-            if known.pods.get(&name) == peer.as_ref() {
-                return;
-            }
-            match peer {
-                Some(peer) => drop(known.pods.insert(name.clone(), peer)),
-                None => drop(known.pods.remove(&name)),
-            }
-            Change::Pod(name)
-        }
-        Ok(Event::Delete(pod)) => {
-            known.pods.remove(&name(&pod));
-            Change::Pod(name(&pod))
-        }
-        Err(error) => {
-            log::warn!("watching the pods that policies mean: {error}");
-            if std::mem::replace(&mut known.answered[1], true) {
-                return;
-            }
-            Change::All
-        }
-    };
-    drop(state);
-    shared.tell(change);
 }

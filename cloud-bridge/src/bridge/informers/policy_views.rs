@@ -2,29 +2,25 @@
 //! may not read policies or other nodes' pods. There is one watch of policies for all nodes and, while a policy selects
 //! pods by labels, the one of all [`Peers`].
 
-use std::collections::{BTreeMap, BTreeSet};
+mod group;
+
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::pace::{Pace, in_slices};
 use apimachinery::well_known::PAGE;
-use edge_protocol::message::{ObjectDigest, ObjectKey};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
-use tokio::sync::mpsc;
+use kube::runtime::watcher::{self, watcher};
 use tokio::time::{Instant, sleep_until};
 
-use super::kept_policies::{Kept, PolicyPeers, more, more_key};
-use super::object::{News, What, watch_failure};
-use super::peers::{Change, Following, Known, Name, Peers};
-use crate::bridge::pod_references::{POLICY_PEERS, POLICY_VIEW};
-use crate::bridge::policy_view::{PeerSelector, peer_views, policy_view};
-use crate::bridge::world::{Group, Told};
+use super::news::{Subscription, What, watch_failure};
+use super::peers::{Change, Following, Known, Peers};
+use crate::bridge::world::Group;
+use group::{Seen, Views};
 
 /// Minimum interval between updates to nodes: changes in between are sent together.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -34,23 +30,14 @@ const SHARE: u32 = 20;
 const REST_MAX: Duration = Duration::from_secs(60);
 /// Interval at which all policies are read again because some had no room.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Maximum number of peers in a namespace's policies that a pod may belong to. Nodes ignore further ones.
-const PEERS_OF_A_POD: usize = 32;
-
-type Seen = Result<Event<DynamicObject>, watcher::Error>;
 
 fn read(api: &Api<DynamicObject>) -> Pin<Box<dyn Stream<Item = Seen> + Send>> {
     in_slices(watcher(api.clone(), watcher::Config::default().page_size(PAGE)).default_backoff()).boxed()
 }
 
 /// Follows until aborted.
-pub(super) async fn watch_policy_views(
-    client: kube::Client,
-    peers: Peers,
-    key: ObjectKey,
-    watch: u64,
-    news: mpsc::Sender<News>,
-) {
+pub(super) async fn watch_policy_views(client: kube::Client, peers: Peers, to: Subscription) {
+    let key = &to.key;
     let resource = ApiResource::erase::<NetworkPolicy>(&());
     let api: Api<DynamicObject> = match key.namespace.as_str() {
         "" => Api::all_with(client, &resource),
@@ -73,16 +60,13 @@ pub(super) async fn watch_policy_views(
             Some(event) = policies.next() => {
                 if let Some(error) = group.take(event) {
                     log::warn!("watching the NetworkPolicies of namespace {:?}: {error}", key.namespace);
-                    // Nodes keep what they received. Without the right to read policies they get none.
-                    let what = match watch_failure(&error) {
-                        What::Refused if group.first => {
-                            log::error!("nodes hold to no NetworkPolicy: the bridge may not read any (see deploy/rbac.yaml)");
-                            What::Group(Group::new())
-                        }
-                        What::Refused => continue,
-                        other => other,
-                    };
-                    if news.send(News { key: key.clone(), watch, what }).await.is_err() {
+                    let told = after_failure(watch_failure(&error), group.first);
+                    if let Some(What::Group(_)) = told {
+                        log::error!("nodes hold to no NetworkPolicy: the bridge may not read any (see deploy/bridge/rbac.yaml)");
+                    }
+                    if let Some(what) = told
+                        && to.tell(what).await.is_none()
+                    {
                         return;
                     }
                 }
@@ -118,7 +102,7 @@ pub(super) async fn watch_policy_views(
         if !group.means_pods() {
             following = None;
         }
-        if news.send(News { key: key.clone(), watch, what: What::Group(told) }).await.is_err() {
+        if to.tell(What::Group(told)).await.is_none() {
             return;
         }
         group.first = false;
@@ -139,187 +123,30 @@ fn know<T>(following: Option<&Following>, look: impl FnOnce(&Known) -> T) -> T {
     }
 }
 
-/// The views of a namespace, or of all.
-struct Views {
-    namespace: String,
-    kept: Kept,
-    listing: Option<Kept>,
-    read: bool,
-    /// Whether some policies had no room, and there may be some now.
-    wants_reading: bool,
-    changed_policies: BTreeSet<Name>,
-    changed_peers: bool,
-    changed_pods: BTreeSet<Name>,
-    peers: BTreeMap<Arc<str>, Peer>,
-    /// The peers that each pod belongs to; without pods that belong to none.
-    matched: BTreeMap<Name, Vec<Arc<str>>>,
-    said: Group,
-    /// Whether nothing was sent yet: an empty group must be sent too.
-    first: bool,
-}
-
-struct Peer {
-    selector: Arc<PeerSelector>,
-    /// The namespace whose policies use this peer; the first of several.
-    namespace: String,
-}
-
-impl Views {
-    fn new(namespace: &str) -> Self {
-        let (kept, changed_policies, changed_pods, peers, matched, said) = Default::default();
-        Self {
-            namespace: namespace.to_owned(),
-            kept,
-            listing: None,
-            read: false,
-            wants_reading: false,
-            changed_policies,
-            changed_peers: false,
-            changed_pods,
-            peers,
-            matched,
-            said,
-            first: true,
-        }
-    }
-
-    /// Takes an event; returns its error, if it is one.
-    fn take(&mut self, event: Seen) -> Option<watcher::Error> {
-        let changed = match event {
-            Ok(Event::Init) => {
-                self.listing = Some(Kept::default());
-                return None;
-            }
-            Ok(Event::InitApply(policy)) => {
-                self.listing.get_or_insert_default().put(policy);
-                return None;
-            }
-            Ok(Event::InitDone) => {
-                let old = std::mem::replace(&mut self.kept, self.listing.take().unwrap_or_default());
-                self.changed_policies.extend(old.names().chain(self.kept.names()));
-                self.read = true;
-                return None;
-            }
-            Ok(Event::Apply(policy)) => self.kept.put(policy),
-            Ok(Event::Delete(policy)) => self.kept.forget(&policy),
-            Err(error) => return Some(error),
-        };
-        self.wants_reading |= self.kept.is_over(&changed.0);
-        self.changed_policies.insert(changed);
-        None
-    }
-
-    fn note(&mut self, change: Change) {
-        match change {
-            Change::Pod(name) => drop(self.changed_pods.insert(name)),
-            Change::All => {
-                self.changed_policies.extend(self.kept.meaning_pods().cloned());
-                self.changed_peers = true;
-            }
-        }
-    }
-
-    fn is_due(&self) -> bool {
-        let changed = self.changed_peers || !self.changed_policies.is_empty() || !self.changed_pods.is_empty();
-        self.read && (self.first || changed)
-    }
-
-    fn means_pods(&self) -> bool {
-        !self.peers.is_empty()
-    }
-
-    /// Computes a small part of the group; false when it is complete.
-    fn step(&mut self, known: &Known) -> bool {
-        if let Some(name) = self.changed_policies.pop_first() {
-            self.view_policy(&name, known);
-            self.changed_peers = true;
-        } else if std::mem::take(&mut self.changed_peers) {
-            self.gather_peers();
-            self.matched.clear();
-            self.changed_pods = known.pods.keys().cloned().collect();
-        } else if let Some(name) = self.changed_pods.pop_first() {
-            self.match_pod(&name, known);
-        } else {
-            return false;
-        }
-        true
-    }
-
-    fn view_policy(&mut self, name: &Name, known: &Known) {
-        let text = self.kept.read(name).map(|policy| policy_view(&policy, &known.namespaces)).unwrap_or_default();
-        let peers: PolicyPeers = text.peers.into_iter().map(|(id, peer)| (id.into(), Arc::new(peer))).collect();
-        let view = text.view.map(Told::new);
-        let size = view.as_ref().map(|view| view.text().text().len());
-        match view.filter(|_| self.kept.viewed(name, size.unwrap_or_default(), peers)) {
-            Some(view) => tell(&mut self.said, view),
-            None => {
-                let (namespace, name) = name.clone();
-                self.said.remove(&ObjectKey { kind: POLICY_VIEW.into(), namespace, name });
-            }
-        }
-        if self.kept.is_over(&name.0) {
-            tell(&mut self.said, Told::new(more(&name.0)));
-        } else {
-            self.said.remove(&more_key(&name.0));
-        }
-    }
-
-    fn gather_peers(&mut self) {
-        self.peers.clear();
-        for (namespace, id, selector) in self.kept.peers() {
-            let new = || Peer { selector: Arc::clone(selector), namespace: namespace.to_owned() };
-            let peer = self.peers.entry(Arc::clone(id)).or_insert_with(new);
-            if selector.named {
-                peer.selector = Arc::clone(selector);
-            }
-        }
-    }
-
-    fn match_pod(&mut self, name: &Name, known: &Known) {
-        let Some(pod) = known.pods.get(name) else { return drop(self.matched.remove(name)) };
-        let mut of_namespaces: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut is = Vec::new();
-        for (id, peer) in self.peers.iter().filter(|(_, peer)| peer.selector.is(pod)) {
-            let count = of_namespaces.entry(&peer.namespace).or_default();
-            *count += 1;
-            if *count <= PEERS_OF_A_POD {
-                is.push(Arc::clone(id));
-            }
-        }
-        if is.is_empty() {
-            self.matched.remove(name);
-        } else {
-            self.matched.insert(name.clone(), is);
-        }
-    }
-
-    /// Returns everything to send to nodes.
-    fn told(&mut self, known: &Known) -> Group {
-        let found = self.matched.iter().filter_map(|(name, ids)| Some((known.pods.get(name)?, ids.as_slice())));
-        let found: Vec<_> = found.collect();
-        let named = |id: &str| self.peers.get(id).is_some_and(|peer| peer.selector.named);
-        let mut gone: BTreeSet<ObjectKey> = self.said.keys().filter(|key| key.kind == POLICY_PEERS).cloned().collect();
-        for view in peer_views(&self.namespace, found.into_iter(), named) {
-            gone.remove(&view.digest.key);
-            if is_news(&self.said, &view.digest) {
-                tell(&mut self.said, Told::new(view));
-            }
-        }
-        gone.iter().for_each(|key| drop(self.said.remove(key)));
-        self.said.iter().map(|(key, object)| (key.clone(), Arc::clone(object))).collect()
-    }
-}
-
-fn is_news(said: &Group, view: &ObjectDigest) -> bool {
-    said.get(&view.key).is_none_or(|said| said.digest != *view)
-}
-
-/// An unchanged view stays the same object.
-fn tell(said: &mut Group, view: Arc<Told>) {
-    if is_news(said, &view.digest) {
-        said.insert(view.digest.key.clone(), view);
+/// What nodes are told after a failure of the watch; `None`: they keep what they received. Without the right to read
+/// policies they get none. `first`: nothing was sent yet.
+fn after_failure(failure: What, first: bool) -> Option<What> {
+    match failure {
+        What::Refused => first.then(|| What::Group(Group::new())),
+        other => Some(other),
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_group_is_not_paced_beyond_its_share_of_the_time() {
+        let took = |millis| Duration::from_millis(millis);
+        assert_eq!((rest(took(1), true), rest(took(1), false)), (took(20), PAUSE));
+        assert_eq!((rest(took(50), true), rest(took(50), false)), (took(1000), took(1000)));
+    }
+
+    #[test]
+    fn refusal_takes_no_policy_from_a_node() {
+        assert!(matches!(after_failure(What::Refused, true), Some(What::Group(group)) if group.is_empty()));
+        assert!(after_failure(What::Refused, false).is_none());
+        assert!(matches!(after_failure(What::Failed, false), Some(What::Failed)));
+    }
+}

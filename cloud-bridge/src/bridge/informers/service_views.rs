@@ -5,27 +5,27 @@ use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-use super::object::{News, What};
-use super::service_watch::{Entry, Known, Name, ServiceWatch};
+use super::news::{Subscription, What};
+use super::service_watch::{Entry, Known, ServiceWatch};
 use crate::bridge::endpoint_view::endpoint_view;
-use crate::bridge::pod_references::{ALL_SERVICES, ENDPOINT_VIEW, SERVICE_NAMESPACE, SERVICE_VIEW, group_and_site};
+use crate::bridge::name::Name;
 use crate::bridge::sites::{Members, Sites};
 use crate::bridge::slim::made_object;
+use crate::bridge::told::groups::{ALL_SERVICES, group_and_site};
+use crate::bridge::told::kinds::Kind;
 use crate::bridge::world::{Group, Told};
 
 /// Sends a group until aborted. The key's name says which Services it has, and of which site.
 pub(super) async fn tell_service_views(
     services: Arc<ServiceWatch>,
     mut sites: watch::Receiver<Sites>,
-    key: ObjectKey,
-    watch: u64,
-    news: mpsc::Sender<News>,
+    to: Subscription,
 ) {
-    let site = group_and_site(&key.name).1.map(str::to_owned);
+    let site = group_and_site(&to.key.name).1.map(str::to_owned);
     let (mut known, mut views) = (services.known(), Views::default());
-    let marker = marker(&key);
+    let marker = marker(&to.key);
     loop {
         let members = site.as_deref().map(|site| Members::of(&sites.borrow_and_update(), site));
         let what = match &*known.borrow_and_update() {
@@ -39,7 +39,7 @@ pub(super) async fn tell_service_views(
             }),
         };
         if let Some(what) = what
-            && news.send(News { key: key.clone(), watch, what }).await.is_err()
+            && to.tell(what).await.is_none()
         {
             return;
         }
@@ -56,10 +56,9 @@ pub(super) async fn tell_service_views(
 /// The marker in a group of all Services that the group is complete.
 fn marker(group: &ObjectKey) -> Option<(ObjectKey, Arc<Told>)> {
     (group_and_site(&group.name).0 == ALL_SERVICES).then_some(())?;
-    let namespace = group.namespace.clone();
-    let uid = format!("services-{namespace}");
-    let key = ObjectKey { kind: SERVICE_NAMESPACE.into(), namespace, name: ALL_SERVICES.into() };
-    Some((key.clone(), Told::new(made_object(key, uid, json!({ "kind": SERVICE_NAMESPACE })))))
+    let uid = format!("services-{}", group.namespace);
+    let (kind, key) = (Kind::ServiceNamespace.name(), Kind::ServiceNamespace.key(&group.namespace, ALL_SERVICES));
+    Some((key.clone(), Told::new(made_object(key, uid, json!({ "kind": kind })))))
 }
 
 /// The group that was sent last.
@@ -102,10 +101,46 @@ impl Views {
     fn group(&self) -> Group {
         let mut group = Group::new();
         for ((namespace, name), (entry, endpoints)) in &self.entries {
-            let key = |kind: &str| ObjectKey { kind: kind.into(), namespace: namespace.clone(), name: name.clone() };
-            group.insert(key(SERVICE_VIEW), Arc::clone(&entry.view));
-            group.extend(endpoints.as_ref().map(|endpoints| (key(ENDPOINT_VIEW), Arc::clone(endpoints))));
+            let key = |kind: Kind| kind.key(namespace, name);
+            group.insert(key(Kind::ServiceView), Arc::clone(&entry.view));
+            group.extend(endpoints.as_ref().map(|endpoints| (key(Kind::EndpointView), Arc::clone(endpoints))));
         }
         group
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> Name {
+        ("shop".into(), "web".into())
+    }
+
+    fn view(uid: &str) -> Arc<Told> {
+        Told::new(made_object(Kind::ServiceView.key("shop", "web"), uid.to_owned(), json!({})))
+    }
+
+    fn all(view: &Arc<Told>) -> BTreeMap<Name, Arc<Entry>> {
+        BTreeMap::from([(name(), Arc::new(Entry { view: Arc::clone(view), slices: Vec::new() }))])
+    }
+
+    #[test]
+    fn group_is_sent_when_a_view_has_changed() {
+        let (mut views, old, new) = (Views::default(), view("u"), view("v"));
+        let mut sent = |all: &BTreeMap<_, _>| views.change(all, None).map(|group| group.len());
+        assert_eq!(sent(&BTreeMap::new()), Some(0), "an empty group is an answer");
+        assert_eq!(sent(&BTreeMap::new()), None);
+        assert_eq!(sent(&all(&old)), Some(1));
+        assert_eq!(sent(&all(&old)), None, "another entry with the same text");
+        assert_eq!(sent(&all(&new)), Some(1));
+        assert_eq!(sent(&BTreeMap::new()), Some(0));
+    }
+
+    #[test]
+    fn only_groups_of_all_services_are_marked_as_complete() {
+        let marked = |name: &str| marker(&Kind::ServiceViews.key("shop", name)).map(|(key, _)| key);
+        assert_eq!(marked("all@hall"), Some(Kind::ServiceNamespace.key("shop", "all")));
+        assert_eq!((marked("all").is_some(), marked("kubernetes"), marked("kube-dns@hall")), (true, None, None));
     }
 }

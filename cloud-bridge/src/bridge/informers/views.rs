@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use edge_protocol::message::ObjectKey;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
-use super::object::{News, What};
+use super::news::{Subscription, What};
 use crate::bridge::followed::known::View;
 use crate::bridge::world::Group;
 
@@ -14,9 +13,7 @@ pub(super) async fn tell_views(
     _watch: Arc<impl Send + Sync>,
     mut views: watch::Receiver<View>,
     from: u64,
-    key: ObjectKey,
-    watch: u64,
-    news: mpsc::Sender<News>,
+    to: Subscription,
 ) {
     let mut said: Option<Arc<Group>> = None;
     loop {
@@ -26,8 +23,7 @@ pub(super) async fn tell_views(
             && said.as_ref() != Some(&group)
         {
             said = Some(Arc::clone(&group));
-            let what = What::Group(Group::clone(&group));
-            if news.send(News { key: key.clone(), watch, what }).await.is_err() {
+            if to.tell(What::Group(Group::clone(&group))).await.is_none() {
                 return;
             }
         }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::view::is_held;
 use crate::bridge::slim::SlimNode;
+use crate::bridge::well_known::is_held;
 
 #[derive(Debug, Default)]
 pub(super) struct Exceptions(Mutex<Sets>);

@@ -43,6 +43,7 @@ struct State {
 }
 
 /// Relation between a job and a node that reports about it.
+#[derive(Debug, PartialEq, Eq)]
 enum Concern {
     UnderWay,
     /// The job has ended, or the node has its verdict: the answer is no longer needed.
@@ -198,16 +199,7 @@ impl Jobs {
     }
 
     fn concern(&self, uid: &str, node: &str) -> Concern {
-        let job = match self.find(uid) {
-            Found::Live(job) => job,
-            Found::Ended => return Concern::Over,
-            Found::Unknown => return Concern::None,
-        };
-        match job.status.nodes.iter().find(|entry| *entry.node_name == *node) {
-            Some(entry) if entry.is_under_way() => Concern::UnderWay,
-            Some(entry) if entry.phase.is_final() => Concern::Over,
-            _ => Concern::NoOrder,
-        }
+        concern(&self.find(uid), node)
     }
 
     async fn read_again(&self) -> bool {
@@ -216,3 +208,19 @@ impl Jobs {
         timeout(PATIENCE, read.wait_for(|read| *read >= ticket)).await.is_ok_and(|read| read.is_ok())
     }
 }
+
+fn concern(found: &Found, node: &str) -> Concern {
+    let job = match found {
+        Found::Live(job) => job,
+        Found::Ended => return Concern::Over,
+        Found::Unknown => return Concern::None,
+    };
+    match job.status.nodes.iter().find(|entry| *entry.node_name == *node) {
+        Some(entry) if entry.is_under_way() => Concern::UnderWay,
+        Some(entry) if entry.phase.is_final() => Concern::Over,
+        _ => Concern::NoOrder,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,10 +13,13 @@
 //! | `said` | pure: which parts of a node's answer are accepted |
 //! | `index` | pure: which node should hold which orders |
 //! | `known` | this bridge's state of all jobs, and answers that are not written yet |
-//! | `follow` | the watch that feeds it |
+//! | `reading` | pure: from events of the watches to changes |
+//! | `follow` | the watches that feed it |
 //! | `nodes`, `exceptions` | target nodes of a job, and which are connected or held |
 //! | `silence` | pure: how long nothing has changed at a working node |
+//! | `write` | pure: when a status is written, and what follows from a failure |
 //! | `work` | one job until it ends: joins all of these and writes |
+//! | `tasks` | a task for each job |
 //! | `secret` | credentials of nodes to pull images |
 //! | `leader` | which of several bridges begins jobs and judges nodes |
 //! | `events` | events for users |
@@ -32,12 +35,15 @@ mod leader;
 mod nodes;
 mod order;
 mod plan;
+mod reading;
 mod said;
 mod secret;
 mod silence;
 mod status;
+mod tasks;
 mod view;
 mod work;
+mod write;
 
 use std::sync::{Arc, Weak};
 
@@ -45,7 +51,7 @@ use apimachinery::panics;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::shared::Shared;
-use crate::pki::authority::hex;
+use crate::pki::encoding::hex;
 
 /// Follows jobs and executes them until the bridge ends.
 pub(super) fn start(shared: &Arc<Shared>) {
@@ -56,5 +62,5 @@ pub(super) fn start(shared: &Arc<Shared>) {
     let weak = Arc::downgrade(shared);
     tokio::spawn(panics::keep("the watch of jobs", move || follow::follow(Weak::clone(&weak))));
     let weak = Arc::downgrade(shared);
-    tokio::spawn(panics::keep("jobs", move || work::run(Weak::clone(&weak), id.clone())));
+    tokio::spawn(panics::keep("jobs", move || tasks::run(Weak::clone(&weak), id.clone())));
 }

@@ -8,7 +8,8 @@ use edge_protocol::message::OrderPhase;
 use jiff::Timestamp;
 
 use super::status::{Counts, DELETED, Entry, JobPhase, Status, UNTIL, has_room};
-use super::view::{HOLD, Job};
+use super::view::Job;
+use crate::bridge::well_known::HOLD;
 
 /// A node says itself when its time is over; beyond this it is not waited for.
 const GRACE: Duration = Duration::from_secs(60);

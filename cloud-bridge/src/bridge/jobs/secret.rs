@@ -1,6 +1,8 @@
 //! Credentials of nodes to pull the images of a job: the content of a Secret, read in the bridge's own name and kept as
 //! long as the job.
 
+use std::time::{Duration, Instant};
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -11,6 +13,8 @@ use crate::pki::NAMESPACE;
 
 const TYPE: &str = "kubernetes.io/dockerconfigjson";
 const KEY: &str = ".dockerconfigjson";
+/// Interval of reading a Secret again that was not available.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Maximum size in bytes: nodes keep it, and so does each order.
 const LONGEST: usize = 64 << 10;
 
@@ -31,9 +35,37 @@ pub(super) enum Problem {
     Lasting(String),
 }
 
+/// The Secret of one job, once it was read.
+#[derive(Default)]
+pub(super) struct Kept(Option<(Instant, Result<Option<String>, Problem>)>);
+
+impl Kept {
+    /// The content of the Secret that the job names, if it names one.
+    pub(super) async fn get(
+        &mut self,
+        requests: &Requests,
+        job: &Job,
+        is_master: bool,
+    ) -> Result<Option<&str>, Problem> {
+        let stale = |(at, secret): &(Instant, Result<_, _>)| secret.is_err() && at.elapsed() > AGAIN;
+        if self.0.as_ref().is_none_or(stale) {
+            let read = read(requests, job, is_master).await;
+            if let Err(problem) = &read {
+                log::warn!("{} {}: {problem:?}", job.kind.name(), job.name);
+            }
+            self.0 = Some((Instant::now(), read));
+        }
+        match &self.0 {
+            Some((_, Ok(secret))) => Ok(secret.as_deref()),
+            Some((_, Err(problem))) => Err(problem.clone()),
+            None => Ok(None),
+        }
+    }
+}
+
 /// Reads the Secret that a job names, if it names one. `is_master`: the client may read every Secret, so the rights of
 /// jobs must be checked separately.
-pub(super) async fn read(requests: &Requests, job: &Job, is_master: bool) -> Result<Option<String>, Problem> {
+async fn read(requests: &Requests, job: &Job, is_master: bool) -> Result<Option<String>, Problem> {
     let Some((namespace, name)) = order::secret(job).map_err(Problem::Lasting)? else { return Ok(None) };
     let about = |what: &str| Problem::Lasting(format!("Secret {namespace}/{name} {what}"));
     if !is_path_segment(namespace) || !is_path_segment(name) {

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::status::Status;
+use crate::bridge::resource::resource;
+use crate::bridge::well_known::is_held;
 
 /// Group and version of all three.
 pub(super) const JOBS_API: &str = "operations.kubeedge.io/v1alpha2";
@@ -43,14 +45,7 @@ impl Kind {
     }
 
     pub(super) fn resource(self) -> ApiResource {
-        let (group, version) = JOBS_API.split_once('/').unwrap_or_default();
-        ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version: JOBS_API.to_owned(),
-            kind: self.name().to_owned(),
-            plural: self.plural().to_owned(),
-        }
+        resource(JOBS_API, self.name(), self.plural())
     }
 }
 
@@ -58,8 +53,6 @@ impl Kind {
 const CONFIRM: &str = "sampan.dev/confirm";
 const DEADLINE: &str = "sampan.dev/deadline";
 const SIGNATURE: &str = "sampan.dev/signature.";
-/// On a Node: no job begins there. On a job: no further node begins.
-pub(super) const HOLD: &str = "sampan.dev/hold";
 
 /// Maximum wait for offline nodes, unless a job says otherwise.
 const LONGEST: Duration = Duration::from_secs(7 * 86_400);
@@ -179,11 +172,6 @@ impl Job {
     }
 }
 
-/// Whether the annotation is set to any value except `false`.
-pub(super) fn is_held(annotations: &BTreeMap<String, String>) -> bool {
-    annotations.get(HOLD).is_some_and(|value| value != "false")
-}
-
 /// Millionths of a decimal number between 0 and 1; further digits are ignored.
 fn millionths(text: &str) -> Option<usize> {
     let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
@@ -201,6 +189,7 @@ pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::bridge::well_known::HOLD;
 
     /// A job with this spec.
     pub(in crate::bridge::jobs) fn job(kind: Kind, spec: Value) -> Job {

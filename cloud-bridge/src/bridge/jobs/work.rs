@@ -1,5 +1,5 @@
-//! Runs jobs to their end: one task for each unfinished job. It writes the nodes' answers into the status together with
-//! the next decisions, at most once a second.
+//! Runs one job to its end: writes the nodes' answers into its status together with the next decisions, at most once a
+//! second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -8,103 +8,39 @@ use std::time::{Duration, Instant};
 use edge_protocol::message::{OrderPhase, OrderStatus};
 use edge_protocol::version::ORDERS;
 use jiff::Timestamp;
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::index::Found;
 use super::known::Said;
-use super::leader::{self, Leader};
+use super::leader::Leader;
 use super::nodes::{is_connected, is_here, resolve};
 use super::order::{self, Targets};
 use super::plan::{Facts, Terms, begin, plan};
 use super::silence::Silence;
 use super::status::Status;
 use super::view::{Job, JobObject};
+use super::write::{Change, Obstacle, pause_after, pause_after_failure};
 use super::{events, said, secret};
 use crate::bridge::requests::{Patch, Requests, code};
 use crate::bridge::shared::Shared;
 use crate::bridge::work_queue::Outcome;
-use apimachinery::panics;
 
-/// Minimum interval between two writes of one status; a large one is also limited in bytes per second.
-const EACH: Duration = Duration::from_secs(1);
-const BYTES: usize = 256 << 10;
 /// Interval of updating the reasons of waiting nodes, if nothing else is written.
 const WORDS: Duration = Duration::from_secs(30);
 /// Interval of a check for deadlines, which no event announces.
 const LOOK: Duration = Duration::from_secs(5);
-/// Pause after a failed write, doubled up to the second value.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(20));
-/// Interval of reading a Secret again; also the time to wait for an API that does not answer, before nodes that connect
-/// get their list without the order.
-const SECRET: Duration = Duration::from_secs(5);
+/// Time to wait for an API that does not answer, before nodes that connect get their list without the order.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Keeps a task for each job until the bridge ends.
-pub(super) async fn run(shared: Weak<Shared>, id: String) {
-    let Some(mut stirred) = shared.upgrade().map(|shared| shared.jobs.stirred()) else { return };
-    let leader = Arc::new(Leader::new(id));
-    let mut tasks: HashMap<Box<str>, Task> = HashMap::new();
-    let mut looked: Option<Instant> = None;
-    loop {
-        let Some(present) = shared.upgrade() else { return };
-        let live = present.jobs.live();
-        // Each task ends on its own, after it has reported how its job ended.
-        tasks.retain(|_, task| !task.0.is_finished());
-        let leads = !present.settings.replicated;
-        for uid in &live {
-            tasks.entry(uid.clone()).or_insert_with(|| {
-                let (shared, leader, uid) = (Weak::clone(&shared), (!leads).then(|| Arc::clone(&leader)), uid.clone());
-                let about = format!("job {uid}");
-                let begin = move || one(Weak::clone(&shared), leader.clone(), uid.clone());
-                Task(tokio::spawn(async move { panics::keep(&about, begin).await }))
-            });
-        }
-        if !leads {
-            let requests = Requests::new(present.clients.own().clone());
-            if live.is_empty() {
-                leader.release(&requests).await;
-                looked = None;
-            } else if looked.is_none_or(|looked| looked.elapsed() >= leader::LOOK) {
-                let led = leader.leads();
-                if let Err(error) = leader.look(&requests).await {
-                    log::warn!("the Lease of jobs: {error}");
-                }
-                looked = Some(Instant::now());
-                if leader.leads() != led {
-                    present.jobs.stir();
-                }
-            }
-        }
-        drop(present);
-        if live.is_empty() {
-            let _ = stirred.changed().await;
-        } else {
-            let _ = timeout(leader::LOOK, stirred.changed()).await;
-            // Lets other tasks run: changes meanwhile are processed together.
-            sleep(Duration::from_millis(50)).await;
-        }
-        stirred.mark_unchanged();
-    }
-}
-
-struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 /// Executes one job until it has ended or is deleted.
-async fn one(shared: Weak<Shared>, leader: Option<Arc<Leader>>, uid: Box<str>) {
+pub(super) async fn one(shared: Weak<Shared>, leader: Option<Arc<Leader>>, uid: Box<str>) {
     let Some(mut stirred) = shared.upgrade().map(|shared| shared.jobs.stirred()) else { return };
     let mut work = Work {
         uid,
         leader,
         begun: Instant::now(),
         silence: Silence::default(),
-        secret: None,
+        secret: secret::Kept::default(),
         worded: None,
         failures: 0,
     };
@@ -125,8 +61,7 @@ struct Work {
     leader: Option<Arc<Leader>>,
     begun: Instant,
     silence: Silence,
-    /// Content of the Secret, and the time of its reading.
-    secret: Option<(Instant, Result<Option<String>, secret::Problem>)>,
+    secret: secret::Kept,
     /// Time of the last write of reasons alone.
     worded: Option<Instant>,
     failures: u32,
@@ -153,8 +88,7 @@ impl Work {
                 Err(error) => log::warn!("{} {}: its nodes cannot be listed: {error}", job.kind.name(), job.name),
             }
         }
-        let write = self.is_worth(&job.status, &after.status, leads);
-        if !write {
+        if !self.is_due(Change::between(&job.status, &after.status), leads) {
             answer(std::mem::take(&mut news), &Outcome::Written);
             // Checking a large job takes time too.
             return Some(Duration::from_millis(100 + after.status.nodes.len() as u64 / 10));
@@ -173,8 +107,7 @@ impl Work {
                 answer(news, &Outcome::Written);
                 // Emitted by the bridge that has written the status.
                 events::tell(&requests, &job, &job.status, &status).await;
-                let bytes = Duration::from_millis(u64::try_from(status.size() * 1000 / BYTES).unwrap_or(u64::MAX));
-                Some(EACH.max(bytes))
+                Some(pause_after(status.size()))
             }
             Err(error) => {
                 shared.jobs.put_back(&self.uid, news);
@@ -191,24 +124,25 @@ impl Work {
         job: &Job,
         error: &kube::Error,
     ) -> Option<Duration> {
-        let mut pause = AGAIN.0.saturating_mul(1 << self.failures.min(10)).min(AGAIN.1);
+        let mut pause = pause_after_failure(self.failures);
         self.failures = self.failures.saturating_add(1);
-        match code(error) {
-            // Another bridge or a user has written it.
-            Some(409) => match requests.get::<JobObject>(&job.path()).await {
+        match Obstacle::of(code(error)) {
+            Obstacle::Changed => match requests.get::<JobObject>(&job.path()).await {
                 Ok(found) => match Job::of(job.kind, &found).filter(|found| found.uid == job.uid) {
                     Some(found) => {
                         // That client pauses now, so this one can write.
-                        (self.failures, pause) = (0, AGAIN.0);
+                        (self.failures, pause) = (0, pause_after_failure(0));
                         shared.jobs.change(None, |index| index.set(found));
                     }
                     None => shared.jobs.change(None, |index| index.remove(&job.uid)),
                 },
-                Err(error) if code(&error) == Some(404) => shared.jobs.change(None, |index| index.remove(&job.uid)),
+                Err(error) if Obstacle::of(code(&error)) == Obstacle::Gone => {
+                    shared.jobs.change(None, |index| index.remove(&job.uid))
+                }
                 Err(error) => log::warn!("{} {}: {error}", job.kind.name(), job.name),
             },
-            Some(404) => shared.jobs.change(None, |index| index.remove(&job.uid)),
-            _ => log::warn!("the status of {} {} was not written: {error}", job.kind.name(), job.name),
+            Obstacle::Gone => shared.jobs.change(None, |index| index.remove(&job.uid)),
+            Obstacle::Other => log::warn!("the status of {} {} was not written: {error}", job.kind.name(), job.name),
         }
         if let Found::Ended | Found::Unknown = shared.jobs.find(&self.uid) {
             answer(shared.jobs.take_said(&self.uid), &Outcome::Written);
@@ -219,20 +153,8 @@ impl Work {
 
     /// Creates the orders of its nodes once, and again when the job has changed. Returns the errors in it.
     async fn make_order(&mut self, shared: &Shared, requests: &Requests, job: &Job) -> Option<secret::Problem> {
-        let stale = |(at, secret): &(Instant, Result<_, _>)| secret.is_err() && at.elapsed() > SECRET;
-        if self.secret.as_ref().is_none_or(stale) {
-            let read = secret::read(requests, job, shared.settings.is_master).await;
-            if let Err(problem) = &read {
-                log::warn!("{} {}: {problem:?}", job.kind.name(), job.name);
-            }
-            self.secret = Some((Instant::now(), read));
-        }
-        let made = match &self.secret {
-            Some((_, Err(problem))) => Err(problem.clone()),
-            Some((_, Ok(secret))) => order::order(job, secret.as_deref()).map_err(secret::Problem::Lasting),
-            None => order::order(job, None).map_err(secret::Problem::Lasting),
-        };
-        match made {
+        let secret = self.secret.get(requests, job, shared.settings.is_master).await;
+        match secret.and_then(|secret| order::order(job, secret).map_err(secret::Problem::Lasting)) {
             Ok(order) => {
                 shared.jobs.change(None, |index| index.tell(&job.uid, order));
                 None
@@ -298,17 +220,13 @@ impl Work {
         Ok(plan(&job, facts, Terms { now: Timestamp::now(), leads, blocked: blocked.as_deref() }))
     }
 
-    /// Whether there is enough to write: reasons alone are written later, and only by the leader.
-    fn is_worth(&mut self, before: &Status, after: &Status, leads: bool) -> bool {
-        if before == after {
-            return false;
-        }
-        let real = before.phase != after.phase || before.nodes.len() != after.nodes.len();
-        let differs = |(old, new): (&super::status::Entry, &super::status::Entry)| {
-            old != new && (old.phase != OrderPhase::Pending || new.phase != OrderPhase::Pending)
+    /// Whether to write this change: reasons alone are written later, and only by the leader.
+    fn is_due(&mut self, change: Change, leads: bool) -> bool {
+        let due = match change {
+            Change::None => false,
+            Change::Words => leads && self.worded.is_none_or(|worded| worded.elapsed() >= WORDS),
+            Change::Real => true,
         };
-        let real = real || before.nodes.iter().zip(&after.nodes).any(differs);
-        let due = real || (leads && self.worded.is_none_or(|worded| worded.elapsed() >= WORDS));
         if due {
             self.worded = Some(Instant::now());
         }

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 use super::Reports;
 use super::correlator::{Correlator, Decision, same};
 use super::failure::Failure;
-use crate::bridge::pod_references::{DEVICE, DEVICE_MODEL, DEVICES_API};
 use crate::bridge::requests::{Patch, code, is_path_segment};
+use crate::bridge::told::kinds::Kind;
 
 /// Namespace of events about cluster-scoped objects (K8s pkg/apis/core/validation, `legacyValidateEvent`).
 const DEFAULT: &str = "default";
@@ -98,7 +98,7 @@ impl Reports {
 
 /// An event that tells users why a node does not have an object as it is in the API.
 pub(crate) fn refusal_event(node: &str, key: &ObjectKey, uid: &str, reason: &str, now: Timestamp) -> Value {
-    let version = if [DEVICE, DEVICE_MODEL].contains(&key.kind.as_str()) { DEVICES_API } else { "v1" };
+    let version = Kind::of(key).map_or("v1", |kind| kind.facts().api);
     json!({
         "metadata": {"name": event_name(&key.name, &format!("{:x}", now.as_nanosecond())), "namespace": key.namespace},
         "involvedObject": {"apiVersion": version, "kind": key.kind, "namespace": key.namespace, "name": key.name, "uid": uid},
@@ -182,5 +182,15 @@ mod tests {
         let kept = complete(&json!({"source": {"component": "kubelet", "host": "x"}, "count": 4}), "ns", "edge-1");
         assert_eq!(kept["source"], json!({"component": "kubelet", "host": "edge-1"}));
         assert_eq!((&kept["count"], kept.get("reportingInstance")), (&json!(4), None));
+    }
+    #[test]
+    fn refusal_names_the_version_of_its_object() {
+        let version = |key: ObjectKey| {
+            let event = refusal_event("edge-1", &key, "u", "why", Timestamp::UNIX_EPOCH);
+            event["involvedObject"]["apiVersion"].clone()
+        };
+        assert_eq!(version(Kind::ConfigMap.key("ns", "m")), "v1");
+        assert_eq!(version(Kind::Device.key("ns", "d")), "devices.kubeedge.io/v1beta1");
+        assert_eq!(version(Kind::RuntimeClass.key("", "quick")), "node.k8s.io/v1");
     }
 }

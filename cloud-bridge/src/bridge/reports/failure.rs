@@ -3,7 +3,7 @@
 use edge_protocol::message::Report;
 use kube::core::response::StatusCause;
 
-use crate::bridge::requests::code;
+use crate::bridge::requests::{code, is_refusal, words};
 use crate::bridge::work_queue::Outcome;
 
 /// Reason why a report was not written.
@@ -31,19 +31,8 @@ pub(super) fn outcome(written: Result<(), Failure>) -> Outcome {
         // The next attempt checks first which bridge has the node.
         Err(Failure::Fenced) => Outcome::Retry("the node is connected to another bridge".to_owned()),
         Err(Failure::Changed) => Outcome::Conflict("the object was changed meanwhile".to_owned()),
-        Err(Failure::Api(error)) => classify(&error),
-    }
-}
-
-/// Decides whether a retry may help. A refusal of the API is final, unless its reason is load or the bridge's
-/// credentials, which may be renewed.
-fn classify(error: &kube::Error) -> Outcome {
-    match error {
-        kube::Error::Api(status) if (400..500).contains(&status.code) && ![401, 408, 429].contains(&status.code) => {
-            Outcome::Refused(status.message.clone())
-        }
-        kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => Outcome::Refused(error.to_string()),
-        _ => Outcome::Retry(error.to_string()),
+        Err(Failure::Api(error)) if is_refusal(&error) => Outcome::Refused(words(&error)),
+        Err(Failure::Api(error)) => Outcome::Retry(error.to_string()),
     }
 }
 
@@ -103,15 +92,9 @@ mod tests {
 
     #[test]
     fn refusals_are_final_and_trouble_is_not() {
-        let api = |code| kube::Error::Api(Box::new(Status::failure("m", "r").with_code(code)));
-        for code in [400, 403, 404, 409, 413, 422] {
-            assert_eq!(classify(&api(code)), Outcome::Refused("m".into()), "{code}");
-        }
-        for code in [401, 408, 429, 500, 502, 503, 504] {
-            assert!(matches!(classify(&api(code)), Outcome::Retry(_)), "{code}");
-        }
-        let broken = kube::Error::SerdeError(serde_json::from_str::<u8>("x").unwrap_err());
-        assert!(matches!(classify(&broken), Outcome::Retry(_)), "nonsense in an answer proves nothing");
+        let api = |code| Err(Failure::Api(kube::Error::Api(Box::new(Status::failure("m", "r").with_code(code)))));
+        assert_eq!(outcome(api(400)), Outcome::Refused("m".into()));
+        assert!(matches!(outcome(api(503)), Outcome::Retry(_)));
     }
 
     #[test]

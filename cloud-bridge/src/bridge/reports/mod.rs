@@ -11,6 +11,7 @@ mod labels;
 mod mirror;
 mod news;
 mod node;
+mod node_object;
 mod overrides;
 mod pod;
 mod shape;

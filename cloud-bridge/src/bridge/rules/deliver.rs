@@ -9,15 +9,13 @@ use edge_protocol::topic::{covers, is_topic};
 use sampan_log::printable::printable;
 use tokio::time::Instant;
 
-use super::index::{Route, Source, Target};
 use super::post::Posted;
+use super::route::{Route, Source, Target};
+use super::state::RuleState;
 use super::write::now;
-use crate::bridge::shared::Shared;
 
 /// Pause after a failed attempt, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Interval of checks whether rules have been read.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// Reason why the message is not delivered.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +29,7 @@ pub(in crate::bridge) enum Ended {
 
 /// Delivers the message. After `until` the sender no longer waits.
 pub(in crate::bridge) async fn deliver(
-    shared: Arc<Shared>,
+    rules: Arc<RuleState>,
     node: String,
     message: RuleMessage,
     until: Instant,
@@ -39,15 +37,7 @@ pub(in crate::bridge) async fn deliver(
     let mut pause = AGAIN.0;
     loop {
         // Read for each attempt, because rules change.
-        let (watch, route) = loop {
-            if let Some(watch) = shared.rules.get()
-                && let (route, true) = watch.route(&message.rule)
-            {
-                break (watch, route);
-            }
-            // The node has just connected, and knows its rules from an earlier connection.
-            tokio::time::sleep(LOOK).await;
-        };
+        let (watch, route) = rules.route(&message.rule).await;
         let url = match route.as_deref().map(|route| wanted(route, &node, &message)) {
             None => return Ended::Unwanted("there is no such rule"),
             Some(Err(why)) => return Ended::Unwanted(why),
@@ -55,7 +45,7 @@ pub(in crate::bridge) async fn deliver(
         };
         let Some(route) = route else { return Ended::Unwanted("there is no such rule") };
         let failed = |why: &str| format!("{} node {node}, topic {}: {why}", now(), printable(&message.topic));
-        let why = match shared.poster.post(&url, &node, &message).await {
+        let why = match rules.poster.post(&url, &node, &message).await {
             Posted::Delivered => {
                 watch.count(&route, Ok(()));
                 return Ended::Delivered;

@@ -7,7 +7,7 @@ use edge_protocol::message::{Call, CallFailure, CallResult};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::index::Route;
+use super::route::Route;
 use super::watch::RuleWatch;
 use super::write::now;
 use crate::bridge::Bridge;
@@ -26,7 +26,7 @@ pub struct Desk {
 impl Bridge {
     /// Starts to read the rules.
     pub fn rules(&self) -> Desk {
-        let watch = self.shared.rules.get_or(0, || RuleWatch::begin(&self.shared.clients, 0));
+        let watch = self.shared.rules.watch.get_or(0, || RuleWatch::begin(&self.shared.clients, 0));
         Desk { shared: Arc::clone(&self.shared), watch }
     }
 }

@@ -4,9 +4,11 @@
 //! | module | owns |
 //! |---|---|
 //! | `view` | pure: rules and endpoints as they are written |
-//! | `index` | pure: which of them are valid, what each does, and which node gets which |
+//! | `route`, `paths` | pure: what a valid rule does, and which paths it takes |
+//! | `index` | pure: which rules are valid, and which node gets which |
 //! | `watch` | the one watch for all, while a task needs it |
 //! | `post` | one HTTP request to a target |
+//! | `state` | what the tasks share |
 //! | `deliver` | one message of a node, until its target has it |
 //! | `respond` | one request of a program on a node |
 //! | `desk` | interface for the listener for rules |
@@ -18,12 +20,16 @@
 pub(super) mod deliver;
 pub mod desk;
 mod index;
-pub(super) mod post;
+mod paths;
+mod post;
 pub(super) mod respond;
+mod route;
+pub(super) mod state;
 pub(super) mod tally;
 mod view;
 pub(super) mod watch;
 mod write;
 
-pub use index::{Index, Route, Source, Target};
+pub use index::Index;
+pub use route::{Route, Source, Target};
 pub use view::{Endpoint, EndpointType, Rule};

@@ -4,41 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edge_protocol::message::{CallFailure, CallResult, MAX_BODY, RuleRequest};
-use tokio::time::{Instant, sleep};
+use tokio::time::timeout;
 
-use super::index::{Route, Source, Target};
+use super::route::{Route, Source, Target};
+use super::state::RuleState;
 use super::write::now;
-use crate::bridge::shared::Shared;
 
 /// Timeout until a bridge that has just started has read the rules.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Interval of checks.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// `request`: a [`RuleRequest`], if the node follows the protocol.
-pub(in crate::bridge) async fn respond(shared: Arc<Shared>, node: String, request: serde_json::Value) -> CallResult {
+pub(in crate::bridge) async fn respond(rules: Arc<RuleState>, node: String, request: serde_json::Value) -> CallResult {
     let request: RuleRequest = match serde_json::from_value(request) {
         Ok(request) => request,
         Err(error) => return failed(CallFailure::Refused, &format!("that is no request: {error}")),
     };
-    let began = Instant::now();
-    let (watch, route) = loop {
-        if let Some(watch) = shared.rules.get()
-            && let (route, true) = watch.route(&request.rule)
-        {
-            break (watch, route);
-        }
-        if began.elapsed() >= PATIENCE {
-            return failed(CallFailure::Unavailable, "the bridge has not read the rules yet");
-        }
-        sleep(LOOK).await;
+    let Ok((watch, route)) = timeout(PATIENCE, rules.route(&request.rule)).await else {
+        return failed(CallFailure::Unavailable, "the bridge has not read the rules yet");
     };
     let Some(route) = route else { return failed(CallFailure::Refused, "there is no such rule") };
     let url = match wanted(&route, &node, &request) {
         Ok(url) => url,
         Err(why) => return failed(CallFailure::Refused, why),
     };
-    let result = shared.poster.ask(url, &node, request.body).await;
+    let result = rules.poster.ask(url, &node, request.body).await;
     let counted = |why: &str| Err(format!("{} node {node}: {why}", now()));
     watch.count(
         &route,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde_json::{Value, json};
 
-use crate::bridge::devices::Name;
+use crate::bridge::name::Name;
 
 /// Maximum number of errors in a status, and the maximum length of each in bytes.
 const ERRORS: usize = 10;

@@ -8,11 +8,13 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::index::{Index, Route};
+use super::index::Index;
+use super::route::Route;
 use super::tally::Tally;
 use super::write::write;
 use crate::bridge::clients::Clients;
-use crate::bridge::followed::follow::{LOOK, Look, follow, has};
+use crate::bridge::discovery::has;
+use crate::bridge::followed::follow::{LOOK, Look, follow};
 use crate::bridge::followed::known::{Known, View, lock};
 use crate::bridge::followed::present::Rounds;
 

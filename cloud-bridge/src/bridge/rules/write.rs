@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::index::Index;
 use super::tally::{Counts, Tally};
-use crate::bridge::devices::Name;
 use crate::bridge::followed::known::{Known, lock};
-use crate::bridge::pod_references::RULES_API;
+use crate::bridge::name::Name;
 use crate::bridge::requests::{Patch, Requests};
+use crate::bridge::told::kinds::RULES_API;
 
 /// Minimum interval between two writes of one status.
 const EACH: Duration = Duration::from_secs(10);

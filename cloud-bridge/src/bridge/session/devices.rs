@@ -32,7 +32,7 @@ pub(super) async fn write(
     devices: Vec<DeviceReport>,
 ) -> Option<Vec<DeviceRefusal>> {
     let devices_watch = loop {
-        if let Some(present) = shared.devices.get() {
+        if let Some(present) = shared.devices.watch.get() {
             break present;
         }
         // The node has just connected, and its group is not known yet.
@@ -41,7 +41,7 @@ pub(super) async fn write(
     let writer = Writer {
         requests: Requests::new(shared.clients.own().clone()),
         devices: devices_watch,
-        turns: Arc::clone(&shared.device_turns),
+        turns: Arc::clone(&shared.devices.turns),
         gate: Arc::clone(&shared.writes),
         node,
         session,

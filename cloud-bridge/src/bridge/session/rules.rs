@@ -41,7 +41,7 @@ impl Connection {
             return;
         };
         let Some(message) = first.message.take() else { return };
-        let delivered = deliver(Arc::clone(&self.shared), self.node.name.clone(), message, first.until);
+        let delivered = deliver(Arc::clone(&self.shared.rules), self.node.name.clone(), message, first.until);
         self.work.push(delivered.map(move |ended| Done::Message(rule, ended)).boxed());
     }
 

@@ -1,5 +1,7 @@
 //! Tests of `slim`, case by case.
 
+use kube::api::DynamicObject;
+
 use super::*;
 
 fn pod(value: Value) -> SlimPod {
@@ -43,7 +45,7 @@ fn g27_what_a_mirror_names_is_not_followed() {
     mirror["spec"]["volumes"] = json!([{"secret": {"secretName": "s"}}, {"persistentVolumeClaim": {"claimName": "c"}}]);
     mirror["spec"]["runtimeClassName"] = "quick".into();
     let bound = pod(mirror).into_bound().unwrap();
-    assert_eq!(bound.refs.iter().map(|key| key.kind.as_str()).collect::<Vec<_>>(), [RUNTIME_CLASS]);
+    assert_eq!(bound.refs.iter().map(|key| key.kind.as_str()).collect::<Vec<_>>(), ["RuntimeClass"]);
     assert_eq!(bound.mirror_of.as_deref(), Some("h"));
 }
 

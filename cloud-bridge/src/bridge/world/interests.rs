@@ -55,7 +55,7 @@ mod tests {
 
     use super::super::{Effect, World};
     use super::*;
-    use crate::bridge::pod_references::{ServiceScope, service_views};
+    use crate::bridge::told::groups::{ServiceScope, service_views};
 
     const SERVICES: Wants = Wants { services: true, routes: false, policies: false, devices: false, rules: false };
 

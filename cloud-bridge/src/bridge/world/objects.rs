@@ -8,7 +8,7 @@ use edge_protocol::message::{Object, ObjectKey};
 use super::room::Place;
 use super::shared::{Standing, Value, size};
 use super::{Effect, Told, World};
-use crate::bridge::pod_references::SERVICE_LINKS;
+use crate::bridge::told::kinds::{Kind, LookUp};
 
 impl World {
     /// A ConfigMap or Secret was read. For nodes without room it counts as missing. If no node has room, it is dropped,
@@ -61,13 +61,11 @@ impl World {
         }
         let mut effects = self.resolve(key, |users, old, effects| {
             if let Value::Present(old) = old {
+                // Made from other objects, it has a constant uid.
+                let made = Kind::of(key).is_some_and(|kind| kind.facts().look_up == LookUp::Made);
                 effects.extend(users.admitted().cloned().map(|node| {
                     let (key, uid) = (key.clone(), old.digest.uid.clone());
-                    // Derived from other objects, it has a constant uid.
-                    match key.kind.as_str() {
-                        SERVICE_LINKS => Effect::Withdraw { node, key, uid },
-                        _ => Effect::Remove { node, key, uid },
-                    }
+                    if made { Effect::Withdraw { node, key, uid } } else { Effect::Remove { node, key, uid } }
                 }));
             }
             Value::Absent

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use edge_protocol::message::ObjectKey;
 
 use super::{Effect, Node, World};
-use crate::bridge::pod_references::{POLICY_VIEWS, ServiceScope, policy_views};
+use crate::bridge::told::groups::{ServiceScope, policy_views};
+use crate::bridge::told::kinds::Kind;
 
 impl World {
     /// Applies a change of the node's request. Separate from Services, which differ between sites: policies stay while
@@ -17,7 +18,7 @@ impl World {
         let wanted = view.wants.policies;
         for pod in view.pods.values_mut() {
             let (before, mut rest): (Vec<_>, Vec<_>) =
-                pod.refs.iter().cloned().partition(|name| name.kind == POLICY_VIEWS);
+                pod.refs.iter().cloned().partition(|name| Kind::PolicyViews.is(name));
             removed.extend(before);
             if wanted {
                 let group = Arc::new(policy_views(&pod.key.namespace, scope));

@@ -8,8 +8,8 @@ use edge_protocol::message::ObjectKey;
 use edge_protocol::version::Wants;
 
 use super::{Effect, Node, World, without};
-use crate::bridge::pod_references::{SERVICE_VIEWS, ServiceScope, device_views, rule_views, service_views};
-use crate::bridge::sites::SITE_VIEW;
+use crate::bridge::told::groups::{ServiceScope, device_views, rule_views, service_views};
+use crate::bridge::told::kinds::Kind;
 
 impl World {
     /// Stores what the node asks for on connecting, and its known site.
@@ -84,11 +84,7 @@ impl Node {
 
     /// Groups that it receives independently of its pods, in order.
     pub(super) fn own(&self, scope: ServiceScope) -> Box<[Arc<ObjectKey>]> {
-        let site = self.site.as_ref().map(|site| ObjectKey {
-            kind: SITE_VIEW.to_owned(),
-            namespace: String::new(),
-            name: site.to_string(),
-        });
+        let site = self.site.as_deref().map(|site| Kind::SiteView.key("", site));
         let groups = self.interests.names.iter().flat_map(|namespace| {
             // The API's own Service and the cluster's DNS are not in their namespaces' groups.
             let groups = self.groups(namespace, scope);
@@ -111,7 +107,7 @@ impl Node {
             let groups: Vec<Arc<ObjectKey>> = self.groups(&namespace, scope).map(Arc::new).collect();
             for pod in self.pods.values_mut().filter(|pod| pod.key.namespace == namespace) {
                 let (before, mut rest): (Vec<_>, Vec<_>) =
-                    pod.refs.iter().cloned().partition(|name| name.kind == SERVICE_VIEWS);
+                    pod.refs.iter().cloned().partition(|name| Kind::ServiceViews.is(name));
                 removed.extend(before);
                 added.extend(groups.iter().cloned());
                 rest.extend(groups.iter().cloned());

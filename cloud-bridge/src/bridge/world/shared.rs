@@ -6,10 +6,7 @@ use std::sync::Arc;
 use edge_protocol::message::ObjectKey;
 
 use super::effect::Effect;
-use crate::bridge::pod_references::{
-    DEVICE_VIEWS, NODE_LABELS, POLICY_VIEWS, RULE_VIEWS, RUNTIME_CLASS, SERVICE_LINKS, SERVICE_VIEWS,
-};
-use crate::bridge::sites::SITE_VIEW;
+use crate::bridge::told::kinds::{Kind, Reader};
 use crate::bridge::told::{Group, Told};
 
 /// A shared object.
@@ -90,8 +87,8 @@ impl Shared {
         let next = with(Standing::Admitted).or_else(|| with(Standing::Asked)).or_else(|| others().next());
         if let Some((next, _)) = next {
             self.reader = next.clone();
-            // The bridge reads these in its own name, whichever node needs them.
-            if [SERVICE_VIEWS, POLICY_VIEWS].contains(&key.kind.as_str()) {
+            // Its watch goes on, whichever node needs it.
+            if Kind::of(key).is_some_and(|kind| kind.facts().reader == Reader::Bridge) {
                 return;
             }
             self.started = round;
@@ -131,13 +128,9 @@ impl Shared {
     }
 }
 
-/// Whether the API allows only some nodes to read this. Services and runtime classes are readable by all nodes. The
-/// bridge reads endpoints, policies, neighbours, devices and rules in its own name. Labels of a node are used by one
-/// pod.
+/// Whether the API allows only some nodes to read this.
 pub(super) fn is_guarded(key: &ObjectKey) -> bool {
-    let free =
-        [SERVICE_LINKS, SERVICE_VIEWS, POLICY_VIEWS, DEVICE_VIEWS, RULE_VIEWS, SITE_VIEW, RUNTIME_CLASS, NODE_LABELS];
-    !free.contains(&key.kind.as_str())
+    Kind::of(key).is_none_or(|kind| kind.facts().guarded)
 }
 
 /// Size of an object, in bytes; 0 for those that every node may read.

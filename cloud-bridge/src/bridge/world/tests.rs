@@ -12,6 +12,7 @@ use edge_protocol::message::{Object, ObjectDigest};
 use serde_json::json;
 
 use super::*;
+use crate::bridge::slim::BoundPod;
 
 const ROUTES: Wants = Wants { services: true, routes: true, policies: false, devices: false, rules: false };
 

@@ -23,8 +23,14 @@ impl World {
         let tells = |shared: &Shared| shared.users.contains_key(node) && shared.value.objects().any(is_it);
         let view = self.nodes.get(node);
         let groups = view.into_iter().flat_map(|view| view.groups(&key.namespace, self.service_scope));
+        let policies = view.and_then(|view| view.policies(&key.namespace, self.service_scope));
         let behind = view.into_iter().flat_map(|view| &view.behind).map(|group| ObjectKey::clone(group));
-        if groups.chain(behind).chain([key.clone()]).any(|name| self.shared.get(&name).is_some_and(tells)) {
+        if groups
+            .chain(policies)
+            .chain(behind)
+            .chain([key.clone()])
+            .any(|name| self.shared.get(&name).is_some_and(tells))
+        {
             return Vec::new();
         }
         if self.orders.has(node, key, uid) {

@@ -5,14 +5,12 @@ use kube::api::ObjectMeta;
 use sampan_page::TROUBLES;
 use serde::Deserialize;
 
-use crate::bridge::BRIDGED_LABEL;
+use crate::bridge::{BRIDGED_LABEL, is_held};
 
 /// Labels beyond this number of bytes are not shown; each is shown whole, for filters by a whole label.
 const LABELS: usize = 1024;
 /// No version or architecture is longer.
 const WORD: usize = 64;
-/// Nodes with this annotation get no jobs.
-const HOLD: &str = "sampan.dev/hold";
 
 /// A node as read from the API.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -88,7 +86,7 @@ impl Facts {
             _ => 0,
         };
         let bits = TROUBLES.iter().enumerate().filter(|(_, (kind, bad))| status(kind) == *bad);
-        let held = node.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(HOLD));
+        let held = node.metadata.annotations.as_ref().is_some_and(is_held);
         let (usual, own): (Vec<_>, Vec<_>) = node
             .metadata
             .labels
@@ -168,6 +166,8 @@ mod tests {
         assert_eq!(own_version("v1.36.0"), "v1.36.0", "another kubelet's");
         let bare = Facts::of(&serde_json::from_value(json!({"metadata": {"name": "b"}})).unwrap());
         assert_eq!(bare, Facts::default());
+        let free = json!({"metadata": {"name": "c", "annotations": {"sampan.dev/hold": "false"}}});
+        assert_eq!(Facts::of(&serde_json::from_value(free).unwrap()).held, 0, "jobs give it orders");
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use super::Board;
 use super::facts::Facts;
 use super::pods::Pods;
-use super::{Board, Shown};
+use super::shown::Shown;
 
 /// Bytes of a row besides its texts, about.
 const NUMBERS: usize = 64;

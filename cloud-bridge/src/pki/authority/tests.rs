@@ -1,7 +1,9 @@
 //! Tests of `authority`, case by case.
 
 use super::*;
+use crate::pki::encoding::certificates;
 use crate::pki::identity::Holder;
+use crate::pki::request::MAX_REQUEST;
 
 fn request(common_name: &str) -> Vec<u8> {
     let key = new_key().unwrap();

@@ -1,5 +1,7 @@
 //! What `token` promises, case by case.
 
+use edge_protocol::join_token;
+
 use super::*;
 
 fn authority() -> String {

@@ -11,7 +11,7 @@ use crate::support::fixture::{Cluster, TestBridge, eventually, node_object};
 use crate::support::{Edge, Identity, Store};
 
 pub(super) const MODEL: &str = "DeviceModel";
-pub(super) const DEFINITIONS: &str = include_str!("../../../deploy/devices/crds.yaml");
+pub(super) const DEFINITIONS: &str = include_str!("../../../../deploy/bridge/devices/crds.yaml");
 
 /// A cluster with devices.
 pub(super) struct Lab {

@@ -1,4 +1,4 @@
-//! The rights in `deploy/rbac.yaml`: the whole path works with them and no others.
+//! The rights in `deploy/bridge/rbac.yaml`: the whole path works with them and no others.
 
 use apimachinery::user::{UserInfo, account_groups, account_name};
 use k8s_openapi::api::core::v1::Event;
@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use super::lab::{DEFINITIONS, Lab, online, report, reported};
 use crate::support::fixture::{Cluster, TestBridge, eventually, unique};
 
-const RIGHTS: &str = include_str!("../../../deploy/rbac.yaml");
+const RIGHTS: &str = include_str!("../../../../deploy/bridge/rbac.yaml");
 
 #[tokio::test]
 async fn a_bridge_with_its_own_rights_alone_does_all_of_it() {

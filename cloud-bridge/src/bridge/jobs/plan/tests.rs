@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::super::status::{JobPhase, Status};
 use super::super::view::tests::job;
-use super::super::view::{HOLD, Job, Kind};
+use super::super::view::{Job, Kind};
 use super::{Facts, Terms, begin, plan};
+use crate::bridge::well_known::HOLD;
 
 const WELL: Facts = Facts { exists: true, connected: true, here: true, held: false, unchanged: Duration::ZERO };
 const OFFLINE: Facts = Facts { connected: false, here: false, ..WELL };

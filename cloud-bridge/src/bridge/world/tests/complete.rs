@@ -1,13 +1,13 @@
 //! Random courses of events with a small model of the API and of the tasks that carry out effects: once everything is
 //! answered, each connected node has its complete list.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::bridge::sites::SITE_VIEW;
+use crate::bridge::told::kinds::Kind;
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 const PODS: [&str; 3] = ["p", "q", "r"];
@@ -207,7 +207,7 @@ impl Model {
     }
 
     fn watch_tells(&mut self, key: &ObjectKey, how: u8) -> Vec<Effect> {
-        let (map, site) = (key.kind == "ConfigMap", key.kind == SITE_VIEW);
+        let (map, site) = (Kind::ConfigMap.is(key), Kind::SiteView.is(key));
         match how {
             0 => self.world.object_failed(key),
             1 => self.world.object_refused(key),

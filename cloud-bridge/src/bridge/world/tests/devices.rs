@@ -1,7 +1,7 @@
 //! Devices that nodes receive.
 
 use super::*;
-use crate::bridge::pod_references::device_views;
+use crate::bridge::told::groups::device_views;
 
 const DEVICES: Wants = Wants { services: false, routes: false, policies: false, devices: true, rules: false };
 

@@ -1,6 +1,7 @@
 //! Pods that nodes receive, and when their lists are complete.
 
 use super::*;
+use crate::bridge::world::pods::MAX_BURIED;
 
 #[test]
 fn withheld_lists_are_told_without_their_end() {

@@ -1,7 +1,7 @@
 //! NetworkPolicies that nodes receive.
 
 use super::*;
-use crate::bridge::pod_references::policy_views;
+use crate::bridge::told::groups::policy_views;
 
 const POLICIES: Wants = Wants { services: false, routes: false, policies: true, devices: false, rules: false };
 
@@ -38,4 +38,16 @@ fn a_list_waits_for_policies_and_services_do_not_stand_for_them() {
     assert_eq!(told, ["watch all for a"]);
     let told = words(&world.group_present(&policies(), Group::new()));
     assert_eq!(told, ["set a p uid-p", "listed a 1"]);
+}
+
+#[test]
+fn held_policies_are_withdrawn_unless_sent_since() {
+    let mut world = world(&["a"]);
+    let _ = world.wants("a", POLICIES, None);
+    let _ = world.pod_applied(pod("a", "p", &[]));
+    let view = key("PolicyView", "deny");
+    let told = Told::new(object("PolicyView", "deny", "u1"));
+    let _ = world.group_present(&policies(), Group::from([(view.clone(), told)]));
+    assert!(world.unlisted("a", &view, "u1").is_empty(), "it was sent since");
+    assert_eq!(words(&world.unlisted("a", &view, "u0")), ["withdraw a deny u0"], "an earlier one of that name");
 }

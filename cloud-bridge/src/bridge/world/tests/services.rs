@@ -1,7 +1,7 @@
 //! Services and neighbours that nodes receive.
 
 use super::*;
-use crate::bridge::pod_references::service_views;
+use crate::bridge::told::groups::service_views;
 
 /// The three groups of a pod's namespace, in order.
 fn groups() -> [ObjectKey; 3] {

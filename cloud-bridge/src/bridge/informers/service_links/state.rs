@@ -1,41 +1,86 @@
-//! The Services of one namespace, as environments of pods need them: name, address and ports. One object for all of
-//! them, so that a node holds no more, and other changes cause no traffic on the link.
+//! The Services that environments of pods show: what was read of them, and what nodes were told. Pure.
+
+use std::collections::BTreeMap;
 
 use edge_protocol::json::SetField;
-use std::collections::BTreeMap;
-use std::pin::pin;
-use std::time::Duration;
-
-use edge_protocol::message::{Object, ObjectKey};
+use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use edge_protocol::weight::weight;
-use futures::TryStreamExt;
 use kube::api::DynamicObject;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
+use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
 
-use super::object::{News, What, watch_failure};
-use super::resource::resource;
 use crate::bridge::ApiAddress;
-use crate::bridge::pod_references::{API_NAMESPACE, API_SERVICE, SERVICE_LINKS};
+use crate::bridge::informers::news::What;
 use crate::bridge::slim::made_object;
-use apimachinery::well_known::PAGE;
+use crate::bridge::told::groups::{API_NAMESPACE, API_SERVICE};
+use crate::bridge::told::kinds::Kind;
 
 /// Limit of the memory for Services, in bytes: about 5,000 with one port, more than an environment has room for.
 /// Further ones are omitted.
 const ROOM: usize = 8 << 20;
 
-/// Pause after each object, in multiples of the time that it took: it contains all Services, and many change together.
-const REST: u32 = 20;
-/// Limit of that pause.
-const LONGEST_REST: Duration = Duration::from_secs(1);
-
 /// Refusals in a row after which a node counts as one that may not read Services: some 12 seconds with the pauses of the
 /// watch. An API server that has just started refuses requests that it will allow.
 const REFUSALS: u32 = 5;
+
+/// What was read of the Services, and the object that was sent last.
+#[derive(Default)]
+pub(super) struct State {
+    services: Links,
+    listing: Option<Links>,
+    /// Whether Services have changed since the last object.
+    changed: bool,
+    refusals: u32,
+    told: Option<ObjectDigest>,
+}
+
+impl State {
+    pub(super) fn take(&mut self, event: Event<DynamicObject>) {
+        match event {
+            Event::Init => self.listing = Some(Links::default()),
+            Event::InitApply(service) => self.listing.get_or_insert_default().put(&service),
+            Event::InitDone => {
+                self.services = self.listing.take().unwrap_or_default();
+                (self.changed, self.refusals) = (true, 0);
+            }
+            Event::Apply(service) => {
+                self.services.put(&service);
+                self.changed = true;
+            }
+            Event::Delete(service) => {
+                self.services.remove(&service);
+                self.changed = true;
+            }
+        }
+    }
+
+    /// What nodes are told after a failure of the watch; `None`: nothing. Known Services stay: a watch that goes on
+    /// afterwards would not deliver them again. Pods run without these variables if nodes may not read Services.
+    pub(super) fn fail(&mut self, failure: What) -> Option<What> {
+        match failure {
+            What::Refused if self.told.is_some() => None,
+            What::Refused => {
+                self.refusals = self.refusals.saturating_add(1);
+                Some(if self.refusals < REFUSALS { What::Failed } else { What::Absent })
+            }
+            other => Some(other),
+        }
+    }
+
+    /// Whether an object is to be made.
+    pub(super) fn is_due(&self) -> bool {
+        self.changed
+    }
+
+    /// The object as it is now; `None` if nodes have it. `api`: the address of the API, in place of that of its Service.
+    pub(super) fn object(&mut self, key: &ObjectKey, api: Option<&ApiAddress>) -> Option<Object> {
+        self.changed = false;
+        let object = present(key, &self.services, api);
+        let news = self.told.as_ref() != Some(&object.digest);
+        self.told = Some(object.digest.clone());
+        news.then_some(object)
+    }
+}
 
 /// The kept parts of Services by name, and their size.
 #[derive(Default)]
@@ -62,85 +107,6 @@ impl Links {
         let gone = self.all.remove(service.metadata.name.as_deref().unwrap_or_default());
         self.used -= gone.map_or(0, |(_, size)| size);
     }
-}
-
-/// Follows until aborted. The key's name says which Services: all of the namespace, or the API's own. For the latter,
-/// `api_address` is used instead, if it is set.
-pub(super) async fn watch_services(
-    client: Client,
-    key: ObjectKey,
-    watch: u64,
-    news: mpsc::Sender<News>,
-    api_address: Option<ApiAddress>,
-) {
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource("Service", "services"));
-    let config = match key.name.as_str() {
-        API_SERVICE => watcher::Config::default().page_size(PAGE).fields(&format!("metadata.name={API_SERVICE}")),
-        _ => watcher::Config::default().page_size(PAGE),
-    };
-    let mut events = pin!(watcher(api, config).default_backoff());
-    let mut services = Links::default();
-    let mut listing = None;
-    let mut said = None;
-    let mut refusals = 0_u32;
-    // Whether Services have changed since the last object, and when the next one may be made.
-    let (mut changed, mut rest) = (false, Instant::now());
-    loop {
-        let event = tokio::select! {
-            event = events.try_next() => event,
-            () = sleep_until(rest), if changed => {
-                changed = false;
-                let begun = Instant::now();
-                let object = present(&key, &services, api_address.as_ref());
-                rest = begun + (begun.elapsed() * REST).min(LONGEST_REST);
-                if said.as_ref() != Some(&object.digest) {
-                    said = Some(object.digest.clone());
-                    if news.send(News { key: key.clone(), watch, what: What::Present(object) }).await.is_err() {
-                        return;
-                    }
-                }
-                continue;
-            }
-        };
-        match event {
-            Ok(None) => return,
-            Ok(Some(Event::Init)) => listing = Some(Links::default()),
-            Ok(Some(Event::InitApply(service))) => listing.get_or_insert_default().put(&service),
-            Ok(Some(Event::InitDone)) => {
-                services = listing.take().unwrap_or_default();
-                (changed, refusals) = (true, 0);
-            }
-            Ok(Some(Event::Apply(service))) => {
-                services.put(&service);
-                changed = true;
-            }
-            Ok(Some(Event::Delete(service))) => {
-                services.remove(&service);
-                changed = true;
-            }
-            Err(error) => {
-                log::warn!("watching the services of namespace {}: {error}", key.namespace);
-                let what = match watch_failure(&error) {
-                    // Known Services stay: a watch that goes on afterwards would not deliver them again.
-                    What::Refused if said.is_some() => continue,
-                    What::Refused => {
-                        refusals = refusals.saturating_add(1);
-                        after_refusals(refusals)
-                    }
-                    other => other,
-                };
-                if news.send(News { key: key.clone(), watch, what }).await.is_err() {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// What a watch that never delivered Services says after this number of refusals in a row. Pods run without these
-/// variables if nodes may not read Services.
-fn after_refusals(refusals: u32) -> What {
-    if refusals < REFUSALS { What::Failed } else { What::Absent }
 }
 
 /// Name and body of a Service that has an address (K8s pkg/kubelet/envvars omits the others).
@@ -170,7 +136,7 @@ fn present(key: &ObjectKey, services: &Links, api: Option<&ApiAddress>) -> Objec
         own.set("clusterIP", host.as_str().into());
         own.set("ports", json!([{"name": "https", "port": port, "protocol": "TCP"}]));
     }
-    let body = json!({"kind": SERVICE_LINKS, "services": links});
+    let body = json!({"kind": Kind::ServiceLinks.name(), "services": links});
     made_object(key.clone(), format!("services-{}", key.namespace), body)
 }
 
@@ -181,7 +147,7 @@ mod tests {
     #[test]
     fn an_api_that_is_elsewhere_is_told_where_it_is() {
         let of = |namespace: &str| {
-            let key = ObjectKey { kind: SERVICE_LINKS.into(), namespace: namespace.into(), name: "all".into() };
+            let key = Kind::ServiceLinks.key(namespace, "all");
             let link = |name: &str| json!({"name": name, "clusterIP": "10.96.0.1", "ports": [{"port": 443}]});
             let all = ["kubernetes", "web"].map(|name| (name.to_owned(), (link(name), 0))).into();
             let services = Links { all, used: 0 };
@@ -193,10 +159,42 @@ mod tests {
         assert_eq!(of("mine")[0]["clusterIP"], "10.96.0.1", "somebody's own of that name");
     }
 
+    fn service(name: &str, ports: usize) -> DynamicObject {
+        let ports: Vec<Value> = (0..ports).map(|port| json!({ "port": port })).collect();
+        let spec = json!({"clusterIP": "10.0.0.7", "ports": ports});
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec})).unwrap()
+    }
+
     #[test]
-    fn first_refusals_do_not_withdraw_the_variables_that_a_node_has() {
-        assert!((1..REFUSALS).all(|refusals| matches!(after_refusals(refusals), What::Failed)));
-        assert!(matches!(after_refusals(REFUSALS), What::Absent));
+    fn object_is_made_after_a_list_and_after_real_changes() {
+        let (key, mut state) = (Kind::ServiceLinks.key("shop", "all"), State::default());
+        let names = |object: Object| object.body["services"].as_array().map_or(0, Vec::len);
+        state.take(Event::Init);
+        state.take(Event::InitApply(service("web", 1)));
+        assert!(!state.is_due(), "half a list is none");
+        state.take(Event::InitDone);
+        assert!(state.is_due());
+        assert_eq!(state.object(&key, None).map(names), Some(1));
+        assert!(!state.is_due());
+        state.take(Event::Apply(service("web", 1)));
+        assert!(state.is_due() && state.object(&key, None).is_none(), "nothing that pods see has changed");
+        state.take(Event::Delete(service("web", 1)));
+        assert_eq!(state.object(&key, None).map(names), Some(0));
+    }
+
+    #[test]
+    fn refusals_withdraw_no_variables_that_a_node_has() {
+        let mut state = State::default();
+        for _ in 1..REFUSALS {
+            assert!(matches!(state.fail(What::Refused), Some(What::Failed)));
+        }
+        assert!(matches!(state.fail(What::Refused), Some(What::Absent)), "pods run without them");
+        state.take(Event::Init);
+        state.take(Event::InitDone);
+        assert!(matches!(state.fail(What::Refused), Some(What::Failed)), "counted from the beginning");
+        assert!(state.object(&Kind::ServiceLinks.key("shop", "all"), None).is_some());
+        assert!(state.fail(What::Refused).is_none(), "it is known");
+        assert!(matches!(state.fail(What::Failed), Some(What::Failed)));
     }
 
     #[test]
@@ -215,11 +213,6 @@ mod tests {
 
     #[test]
     fn links_of_services_take_a_bounded_room() {
-        let service = |name: &str, ports: usize| -> DynamicObject {
-            let ports: Vec<Value> = (0..ports).map(|port| json!({ "port": port })).collect();
-            let spec = json!({"clusterIP": "10.0.0.7", "ports": ports});
-            serde_json::from_value(json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec})).unwrap()
-        };
         let mut links = Links::default();
         (0..100).for_each(|n| links.put(&service(&n.to_string(), 5000)));
         assert!(links.used <= ROOM && (1..10).contains(&links.all.len()), "{} of them", links.all.len());
