@@ -81,7 +81,7 @@ pub(super) async fn run<S>(
 {
     let (sender, commands) = mpsc::unbounded();
     super::counters::SESSIONS.one();
-    let link = node.attach(sender, credential.issued, shared.elsewhere(&node.name), SystemTime::now());
+    let link = node.attach(sender, credential.issued, shared.nodes.elsewhere(&node.name), SystemTime::now());
     let (name, jobs) = (node.name.clone(), Arc::clone(&shared.jobs));
     let mut connection = Connection::new(shared, (Arc::clone(&node), peer), credential, &link);
     connection.place = place;

@@ -51,7 +51,7 @@ pub(in crate::bridge) async fn run(shared: Weak<Shared>) {
 }
 
 fn here(shared: &Shared, node: &str) -> Here {
-    match shared.known(node).map(|node| (node.link().is_some(), node.last_seen().is_some())) {
+    match shared.nodes.get(node).map(|node| (node.link().is_some(), node.last_seen().is_some())) {
         Some((true, _)) => Here::Connected,
         Some((_, true)) => Here::Known,
         _ => Here::Unknown,

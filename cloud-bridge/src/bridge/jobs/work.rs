@@ -173,7 +173,7 @@ impl Work {
     /// A node whose program knows no orders will never answer.
     fn refuse_for_old_nodes(&self, shared: &Shared, job: &Job) {
         for entry in job.status.nodes.iter().filter(|entry| entry.is_under_way()) {
-            if shared.known(&entry.node_name).and_then(|node| node.takes_orders()) == Some(false) {
+            if shared.nodes.get(&entry.node_name).and_then(|node| node.takes_orders()) == Some(false) {
                 let reason =
                     format!("this node's program knows no jobs (it does not name {ORDERS}): upgrade it by hand once");
                 let status = OrderStatus { phase: OrderPhase::Failure, reason, ..OrderStatus::default() };

@@ -43,7 +43,7 @@ impl Desk {
 
     /// Address (`IP:PORT`) at which the node's bridge accepts such requests, if that is another bridge and has one.
     pub fn elsewhere(&self, node: &str) -> Option<String> {
-        if self.shared.known(node).is_some_and(|node| node.link().is_some()) {
+        if self.shared.nodes.get(node).is_some_and(|node| node.link().is_some()) {
             return None;
         }
         let place = self.shared.node_access.rules_at(node)?;
@@ -66,7 +66,7 @@ impl Desk {
         let failed = |failure, why: &str| CallResult::Failed { failure, why: why.to_owned() };
         let (answer, answered) = oneshot::channel();
         let asked = Command::Ask(Box::new(Asked { call, answer }));
-        let link = self.shared.known(node).and_then(|node| node.link());
+        let link = self.shared.nodes.get(node).and_then(|node| node.link());
         if link.is_none_or(|link| link.commands.unbounded_send(asked).is_err()) {
             return failed(CallFailure::Unavailable, "the node is not connected to this bridge");
         }
