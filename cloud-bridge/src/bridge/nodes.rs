@@ -54,6 +54,14 @@ impl Nodes {
         self.get(name).and_then(|node| node.link()).is_some_and(|link| link.session == session)
     }
 
+    /// Whether the node was connected here, and to no other bridge since.
+    pub(super) fn was_here_last(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|node| {
+            let (_, last_seen, moved) = node.glance();
+            last_seen.is_some() && !moved
+        })
+    }
+
     /// Stores the fencing number of a Node object.
     pub(super) fn session_seen(&self, name: &str, session: u64) {
         let mut sessions = self.sessions();
@@ -112,5 +120,18 @@ mod tests {
         assert_eq!((nodes.elsewhere("a"), nodes.elsewhere("b")), (session + 5, 0));
         nodes.session_gone("a");
         assert_eq!(nodes.elsewhere("a"), 0);
+    }
+
+    #[test]
+    fn node_is_here_last_until_another_bridge_has_connected_it() {
+        let (nodes, epoch) = (Nodes::default(), SystemTime::UNIX_EPOCH);
+        let (node, _) = nodes.enter("a").unwrap();
+        assert!(!nodes.was_here_last("a") && !nodes.was_here_last("b"), "it was never connected");
+        let session = node.attach(unbounded().0, epoch, 0, epoch).session;
+        nodes.session_seen("a", session);
+        node.detach(session, epoch);
+        assert!(nodes.was_here_last("a"));
+        nodes.session_seen("a", session + 1);
+        assert!(!nodes.was_here_last("a"));
     }
 }
