@@ -29,6 +29,7 @@
 //! | `overview` | how every node and its connection is, for people and monitoring |
 //! | `counters`, `process`, `api_health` | what that is made of: numbers, what the process uses, whether the API answers |
 //! | `clients`, `requests`, `resource`, `discovery` | ways to the API, and what it serves |
+//! | `pauses` | pauses before repeated attempts |
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
@@ -52,6 +53,7 @@ mod node_access;
 mod node_informer;
 mod nodes;
 pub mod overview;
+mod pauses;
 mod peer_pod;
 mod pod_ranges;
 mod pod_references;

@@ -17,6 +17,7 @@ use super::Index;
 use super::known::{Known, lock};
 use super::listing::{Events, Listing};
 use crate::bridge::discovery::{self, AGAIN, Over, Refusals, UNSERVED};
+use crate::bridge::pauses::Pauses;
 use crate::bridge::requests::Requests;
 use crate::bridge::resource::resource;
 use apimachinery::pace::in_slices;
@@ -49,15 +50,14 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
     mut rounds: watch::Receiver<u64>,
 ) {
     let requests = Requests::new(client.clone());
-    let mut pause = AGAIN.0;
+    let mut pauses = Pauses::new(AGAIN);
     loop {
         let round = *rounds.borrow_and_update();
         let served = match discovery::of_group(&requests, I::API).await {
             Ok(resources) => looks.serves(&resources),
             Err(error) => {
                 log::warn!("asking whether there are {}: {error}", I::NAME);
-                sleep(pause).await;
-                pause = (pause * 2).min(AGAIN.1);
+                pauses.wait().await;
                 continue;
             }
         };
@@ -66,14 +66,13 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
             false => Over::Gone,
         };
         if lock(&known).round == Some(round) {
-            pause = AGAIN.0;
+            pauses.reset();
         }
         let look = match over {
             Over::Stale => continue,
             // The list says that the kind does not exist, but the discovery has it: one of them is late.
             Over::Gone if served => {
-                sleep(pause).await;
-                pause = (pause * 2).min(AGAIN.1);
+                pauses.wait().await;
                 continue;
             }
             Over::Gone => {

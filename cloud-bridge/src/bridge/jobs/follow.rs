@@ -16,6 +16,7 @@ use super::known::Jobs;
 use super::reading::{Reading, Update};
 use super::view::{JOBS_API, JobObject, Kind};
 use crate::bridge::discovery::{self, AGAIN, Over, Refusals, UNSERVED, has};
+use crate::bridge::pauses::Pauses;
 use crate::bridge::requests::Requests;
 
 /// Interval of checks for jobs that the bridge may not read.
@@ -31,7 +32,7 @@ type Events = Pin<Box<dyn Stream<Item = (Kind, Result<Event<JobObject>, watcher:
 pub(super) async fn follow(client: Client, jobs: Weak<Jobs>) {
     let Some(mut asked) = jobs.upgrade().map(|jobs| jobs.asked()) else { return };
     let requests = Requests::new(client.clone());
-    let mut pause = AGAIN.0;
+    let mut pauses = Pauses::new(AGAIN);
     loop {
         if jobs.strong_count() == 0 {
             return;
@@ -41,25 +42,23 @@ pub(super) async fn follow(client: Client, jobs: Weak<Jobs>) {
             Ok(resources) => Kind::ALL.into_iter().filter(|kind| has(&resources, kind.plural())).collect(),
             Err(error) => {
                 log::warn!("asking whether there are jobs: {error}");
-                sleep(pause).await;
-                pause = (pause * 2).min(AGAIN.1);
+                pauses.wait().await;
                 continue;
             }
         };
         let over = read(&client, &jobs, &served, &mut asked, ticket).await;
         match over {
             Over::Stale => {
-                pause = AGAIN.0;
+                pauses.reset();
                 sleep(APART).await;
             }
             // The list says that the kind does not exist, but the discovery has it: one of them is late.
             Over::Gone if !served.is_empty() => {
-                sleep(pause).await;
-                pause = (pause * 2).min(AGAIN.1);
+                pauses.wait().await;
             }
             Over::Gone => {
                 change(&jobs, Some(ticket), |index| index.list(Vec::new()));
-                pause = AGAIN.0;
+                pauses.reset();
                 let _ = timeout(UNSERVED, asked.changed()).await;
             }
             Over::Refused => {

@@ -9,6 +9,7 @@ use futures::{StreamExt, stream};
 use sampan_log::printable::printable;
 
 use crate::bridge::devices::write::{Ended, Writer};
+use crate::bridge::pauses::Pauses;
 use crate::bridge::reports::Reports;
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
@@ -55,7 +56,7 @@ pub(super) async fn write(
 
 async fn one(writer: &Writer, reports: &Reports, report: DeviceReport) -> Result<Vec<DeviceRefusal>, Fenced> {
     let what = printable(format_args!("{}/{}", report.namespace, report.name)).to_string();
-    let (mut pause, mut obstacles) = (AGAIN.0, 0);
+    let (mut pauses, mut obstacles) = (Pauses::new(AGAIN), 0);
     let refused = loop {
         let why = match writer.write(&report).await {
             Ended::Written(refused) => break refused,
@@ -68,8 +69,7 @@ async fn one(writer: &Writer, reports: &Reports, report: DeviceReport) -> Result
             Ended::Trouble(why) => why,
         };
         log::debug!("node {}: Device {what}: will be tried again: {}", writer.node, printable(why));
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(AGAIN.1);
+        pauses.wait().await;
         // Time has passed: an old report must not replace one of a newer connection.
         lead(writer, reports).await?;
     };
@@ -78,14 +78,13 @@ async fn one(writer: &Writer, reports: &Reports, report: DeviceReport) -> Result
 
 /// Repeats the check until the API answers.
 async fn lead(writer: &Writer, reports: &Reports) -> Result<(), Fenced> {
-    let mut pause = AGAIN.0;
+    let mut pauses = Pauses::new(AGAIN);
     loop {
         match reports.leads().await {
             Ok(true) => return Ok(()),
             Ok(false) => return Err(Fenced),
             Err(why) => log::warn!("node {}: asking whose it is: {}", writer.node, printable(why)),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(AGAIN.1);
+        pauses.wait().await;
     }
 }
