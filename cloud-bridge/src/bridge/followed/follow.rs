@@ -20,6 +20,7 @@ use crate::bridge::discovery::{self, AGAIN, Over, Refusals, UNSERVED};
 use crate::bridge::pauses::Pauses;
 use crate::bridge::requests::Requests;
 use crate::bridge::resource::resource;
+use crate::bridge::world::Round;
 use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 
@@ -47,7 +48,7 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
     client: Client,
     known: Arc<Mutex<Known<I>>>,
     looks: Arc<L>,
-    mut rounds: watch::Receiver<u64>,
+    mut rounds: watch::Receiver<Round>,
 ) {
     let requests = Requests::new(client.clone());
     let mut pauses = Pauses::new(AGAIN);
@@ -109,8 +110,8 @@ async fn read<I: Index>(
     client: &Client,
     known: &Mutex<Known<I>>,
     looks: &impl Look,
-    rounds: &mut watch::Receiver<u64>,
-    round: u64,
+    rounds: &mut watch::Receiver<Round>,
+    round: Round,
 ) -> Over {
     let events = |(kind, plural): (&str, &str)| -> Events {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(I::API, kind, plural));

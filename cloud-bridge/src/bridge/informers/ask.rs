@@ -16,7 +16,7 @@ use crate::bridge::reports;
 use crate::bridge::requests::{Patch, Requests, is_refusal};
 use crate::bridge::slim::{BoundPod, SlimPod};
 use crate::bridge::work_queue::Outcome;
-use crate::bridge::world::Effect;
+use crate::bridge::world::{Effect, Round};
 
 /// Pause before a failed question is repeated.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ pub(super) fn tolerations(autonomy: &Autonomy, pod: &SlimPod) -> Option<(ObjectK
 
 /// Lists the pods of many nodes in one list of all: after a restart thousands of nodes reconnect within seconds, and
 /// for an API server a list by node visits every pod.
-pub(super) async fn seed_many(pods: Api<SlimPod>, nodes: HashSet<String>, round: u64) -> Answer {
+pub(super) async fn seed_many(pods: Api<SlimPod>, nodes: HashSet<String>, round: Round) -> Answer {
     let mut all: HashMap<String, Vec<BoundPod>> = nodes.into_iter().map(|node| (node, Vec::new())).collect();
     let take = |all: &mut HashMap<String, Vec<BoundPod>>, pod: SlimPod| {
         if all.contains_key(pod.node())

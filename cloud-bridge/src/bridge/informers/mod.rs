@@ -64,7 +64,7 @@ use super::settings::{ApiAddress, PodsSeen};
 use super::shared::Shared;
 use super::sites::Sites;
 use super::slim::SlimPod;
-use super::world::{Effect, World};
+use super::world::{Effect, Round, World};
 use admit::Admissions;
 use answer::Answer;
 use apimachinery::pace::Pace;
@@ -213,7 +213,7 @@ struct Informers {
     effects: VecDeque<Effect>,
     service_watches: ServiceWatches,
     /// Requested readings of all jobs, each with its round of the world.
-    job_readings: VecDeque<(u64, u64)>,
+    job_readings: VecDeque<(u64, Round)>,
     sites: watch::Receiver<Sites>,
 }
 

@@ -13,6 +13,7 @@ use super::write::now;
 use crate::bridge::Bridge;
 use crate::bridge::node::{Asked, Command};
 use crate::bridge::shared::Shared;
+use crate::bridge::world::Round;
 
 /// Timeout for a node's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,7 +27,8 @@ pub struct Desk {
 impl Bridge {
     /// Starts to read the rules.
     pub fn rules(&self) -> Desk {
-        let watch = self.shared.rules.watch.get_or(0, || RuleWatch::begin(&self.shared.clients, 0));
+        let round = Round::default();
+        let watch = self.shared.rules.watch.get_or(round, || RuleWatch::begin(&self.shared.clients, round));
         Desk { shared: Arc::clone(&self.shared), watch }
     }
 }
