@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
 use super::index::Found;
-use super::known::Said;
+use super::known::{Said, answer};
 use super::leader::Leader;
 use super::nodes::{is_connected, is_here, resolve};
 use super::order::{self, Targets};
@@ -243,11 +243,4 @@ fn take_all(job: &mut Job, news: &HashMap<Box<str>, Said>) {
         }
     }
     job.status.nodes = nodes;
-}
-
-fn answer(news: HashMap<Box<str>, Said>, outcome: &Outcome) {
-    for sender in news.into_values().flat_map(|said| said.waiting) {
-        // A node whose connection has ended answers again.
-        let _ = sender.send(outcome.clone());
-    }
 }
