@@ -10,7 +10,7 @@ use cloud_bridge::steps;
 /// Steps of tasks between two looks at sockets and timers (tokio: 61), and until one has its turn that another thread
 /// has woken (31): a step may take milliseconds, and a request needs several.
 const STEPS: u32 = 8;
-const STEPS_ASIDE: u32 = 4;
+const STEPS_ASIDE: u32 = 2;
 
 fn main() -> ExitCode {
     #[cfg(feature = "standalone")]

@@ -6,10 +6,11 @@
 //! pkg/apis/core/validation, `validateOnlyAddedTolerations`), and the eviction controller obeys them, so no webhook is
 //! needed. Seconds that a user chose are never changed.
 
-use edge_protocol::json::SetField;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use edge_protocol::duration::Typed;
+use edge_protocol::json::SetField;
 use serde_json::{Value, json};
 
 use super::slim::{SlimNode, SlimPod};
@@ -33,20 +34,9 @@ impl Span {
         if text == "forever" {
             return Some(Self::Forever);
         }
-        let number = text.trim_end_matches(|c: char| c.is_ascii_lowercase());
-        let unit = match &text[number.len()..] {
-            "s" => 1,
-            "m" => 60,
-            "h" => 3600,
-            "d" => 24 * 3600,
-            _ => return None,
-        };
-        number
-            .parse::<u64>()
-            .ok()?
-            .checked_mul(unit)
-            .filter(|seconds| i64::try_from(*seconds).is_ok())
-            .map(Self::Seconds)
+        let seconds = text.parse::<Typed>().ok()?.0.as_secs();
+        // Seconds are signed 64-bit numbers in the API.
+        i64::try_from(seconds).is_ok().then_some(Self::Seconds(seconds))
     }
 
     fn seconds(self) -> Option<u64> {
@@ -239,7 +229,8 @@ mod tests {
             ("7d", Some(Span::Seconds(604_800))),
             ("forever", Some(Span::Forever)),
             ("", None),
-            ("7", None),
+            ("1h30m", Some(Span::Seconds(5400))),
+            ("7", Some(Span::Seconds(7))),
             ("-1s", None),
             ("1w", None),
             ("99999999999999999d", None),

@@ -59,7 +59,7 @@ impl Bridge {
     }
 
     fn node(&self, name: &str) -> Result<Arc<Node>, BackendError> {
-        self.shared.known(name).ok_or_else(|| streams::offline(name, None))
+        self.shared.nodes.get(name).ok_or_else(|| streams::offline(name, None))
     }
 
     /// Opens a stream whose memory counts for `flow`. `patient`: see [`NodeStream::open`].

@@ -10,7 +10,7 @@
 //! | `sites` | pure: which nodes share a LAN, and what they are told of each other |
 //! | `pod_ranges` | pure: which node's pods have an address |
 //! | `credential` | the certificate that a connection was made with |
-//! | `node` | one node's state and its present connection |
+//! | `node`, `nodes` | one node's state and its present connection; all nodes by name |
 //! | `session` | one connection |
 //! | `work_queue` | pure: the order of reports |
 //! | `reports`, `lease` | what is written into the API for a node |
@@ -29,6 +29,7 @@
 //! | `overview` | how every node and its connection is, for people and monitoring |
 //! | `counters`, `process`, `api_health` | what that is made of: numbers, what the process uses, whether the API answers |
 //! | `clients`, `requests`, `resource`, `discovery` | ways to the API, and what it serves |
+//! | `pauses` | pauses before repeated attempts |
 //!
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
@@ -50,7 +51,9 @@ mod name;
 mod node;
 mod node_access;
 mod node_informer;
+mod nodes;
 pub mod overview;
+mod pauses;
 mod peer_pod;
 mod pod_ranges;
 mod pod_references;
@@ -77,7 +80,7 @@ pub mod work_queue;
 pub mod world;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use futures::io::{AsyncRead, AsyncWrite};
@@ -89,7 +92,6 @@ use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
 use devices::mark;
-use devices::state::DeviceState;
 use jobs::known::Jobs;
 use node::Command;
 use node_access::NodeAccess;
@@ -132,12 +134,11 @@ impl Bridge {
         let (leases, writes) = (turns(), turns());
         let shared = Arc::new(Shared {
             api_health: ApiHealth::default(),
-            autonomy: Autonomy::new(settings.toleration_seconds),
+            autonomy: Arc::new(Autonomy::new(settings.toleration_seconds)),
             clients,
             cluster,
             settings,
-            nodes: Mutex::default(),
-            sessions: Mutex::default(),
+            nodes: Arc::default(),
             leases,
             writes,
             large: Arc::new(Semaphore::new(LARGE_TURNS)),
@@ -147,11 +148,11 @@ impl Bridge {
             informers: sender,
             node_access: NodeAccess::default(),
             sites: watch::Sender::new(Sites::default()),
-            devices: DeviceState::default(),
+            devices: Arc::default(),
             rules,
             jobs,
         });
-        tokio::spawn(informers::run(Arc::downgrade(&shared), shared.clients.clone(), commands));
+        informers::start(&shared, commands);
         let (weak, own) = (Arc::downgrade(&shared), shared.clients.own().clone());
         tokio::spawn(panics::keep("the watch of nodes", move || node_informer::run(Weak::clone(&weak), own.clone())));
         let weak = Arc::downgrade(&shared);
@@ -183,7 +184,7 @@ impl Bridge {
     /// Its Node object could not be written.
     pub async fn welcome(&self, node: &str) -> kube::Result<Timestamp> {
         let clients = &self.shared.clients;
-        if let Some(known) = self.shared.known(node) {
+        if let Some(known) = self.shared.nodes.get(node) {
             known.disconnect(&NotAdmitted::Replaced(node.to_owned()));
         }
         let replicated = self.shared.settings.replicated;
@@ -219,7 +220,7 @@ impl Bridge {
 
     /// Closes every connection in good order; nodes will look for a bridge again. Takes a moment at most.
     pub async fn close(&self) {
-        let nodes: Vec<_> = self.shared.nodes().values().cloned().collect();
+        let nodes = self.shared.nodes.all();
         for link in nodes.iter().filter_map(|node| node.link()) {
             // One that has just ended by itself is closed, too.
             let _ = link.commands.unbounded_send(Command::Close);

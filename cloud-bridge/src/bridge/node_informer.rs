@@ -79,7 +79,7 @@ fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     shared.located(node.name(), Neighbour::of(&node.metadata, node.pod_cidrs()));
     shared.pod_ranges.set(node.name(), node.pod_cidrs());
     if let Some(session) = node.session() {
-        shared.session_seen(node.name(), session);
+        shared.nodes.session_seen(node.name(), session);
     }
     if shared.autonomy.node(node) {
         shared.reconcile_tolerations(node.name());
@@ -88,7 +88,7 @@ fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     let silent = node.ready() == "Unknown";
     shared.devices.silent.see(node.name(), silent, node.has_stale_devices());
     if silent {
-        shared.known(node.name()).map(|node| node.rewrite());
+        shared.nodes.get(node.name()).map(|node| node.rewrite());
     }
 }
 

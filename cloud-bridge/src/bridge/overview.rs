@@ -60,21 +60,21 @@ pub struct LinkView {
 impl Bridge {
     /// All nodes that this bridge knows, by name. Ones of other bridges are not among them.
     pub fn overview(&self) -> Vec<NodeView> {
-        let mut nodes: Vec<_> = self.shared.nodes().values().cloned().collect();
+        let mut nodes = self.shared.nodes.all();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         nodes.iter().map(|node| view(node)).collect()
     }
 
     /// One of them.
     pub fn node_view(&self, name: &str) -> Option<NodeView> {
-        self.shared.known(name).map(|node| view(&node))
+        self.shared.nodes.get(name).map(|node| view(&node))
     }
 
     /// The links of all of them, in no order: cheap enough to be asked twice a second.
     pub fn each_link(&self, mut each: impl FnMut(&str, LinkView)) {
-        for (name, node) in self.shared.nodes().iter() {
+        for node in self.shared.nodes.all() {
             let (since, last_seen, elsewhere) = node.glance();
-            each(name, LinkView { since, last_seen, elsewhere });
+            each(&node.name, LinkView { since, last_seen, elsewhere });
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | `begin` | the state of a connection at its start |
 //! | `work`, `pending` | what the node asks for, and what the API answers |
 //! | `reporting`, `devices` | reports of the node on their way into the API |
+//! | `receiving` | a frame of the node |
 //! | `sending`, `large` | the next frame, and permits for large ones |
 //! | `budget`, `pool` | how much a node may cost |
 //! | `rules` | messages and calls of rules |
@@ -18,6 +19,7 @@ mod devices;
 mod large;
 mod pending;
 pub(super) mod pool;
+mod receiving;
 mod reporting;
 mod rules;
 mod sending;
@@ -29,9 +31,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use async_tungstenite::WebSocketReceiver;
-use async_tungstenite::tungstenite::{Error as SocketError, Message};
-use edge_protocol::SessionError;
+use async_tungstenite::tungstenite::Message;
 use edge_protocol::bridge::BridgeSession;
 use futures::channel::mpsc;
 use futures::future::{FusedFuture, poll_fn};
@@ -57,7 +57,7 @@ use pool::Stake;
 use sampan_log::printable::printable;
 use serving::Serving;
 pub use socket::Socket;
-use socket::{Frame, next_frame, outgoing, write};
+use socket::{outgoing, read, write};
 
 /// Frames that may wait for the socket, plus one. Further ones wait in the session, where newer ones replace older
 /// ones.
@@ -81,7 +81,7 @@ pub(super) async fn run<S>(
 {
     let (sender, commands) = mpsc::unbounded();
     super::counters::SESSIONS.one();
-    let link = node.attach(sender, credential.issued, shared.elsewhere(&node.name), SystemTime::now());
+    let link = node.attach(sender, credential.issued, shared.nodes.elsewhere(&node.name), SystemTime::now());
     let (name, jobs) = (node.name.clone(), Arc::clone(&shared.jobs));
     let mut connection = Connection::new(shared, (Arc::clone(&node), peer), credential, &link);
     connection.place = place;
@@ -92,17 +92,6 @@ pub(super) async fn run<S>(
     let silence = connection.now().saturating_sub(connection.session.last_heard());
     node.detach(link.session, SystemTime::now() - silence);
     jobs.stir();
-}
-
-/// The next frame, not before the node's budget allows it. It is safe to drop the future.
-async fn read<S>(not_before: Instant, receiver: &mut WebSocketReceiver<S>) -> Result<Frame, SocketError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    if not_before > Instant::now() {
-        tokio::time::sleep_until(not_before.into()).await;
-    }
-    next_frame(receiver).await
 }
 
 struct Connection {
@@ -234,24 +223,5 @@ impl Connection {
                 break;
             }
         }
-    }
-
-    fn take(&mut self, frame: &Frame) -> Result<(), String> {
-        let taken = self.frame(frame);
-        self.note();
-        taken.map_err(|error| error.to_string())
-    }
-
-    fn frame(&mut self, frame: &Frame) -> Result<(), SessionError> {
-        let now = self.now();
-        self.session.set_room(self.stake.room());
-        match frame {
-            Frame::Text(text) => self.session.handle(&mut self.node.state(), text, now)?,
-            Frame::Binary(bytes) => self.session.handle_binary(&mut self.node.state(), bytes, now)?,
-        }
-        if self.session.is_welcome() && self.renewal.due(now) {
-            self.renew(Duration::ZERO);
-        }
-        Ok(())
     }
 }

@@ -1,10 +1,8 @@
-//! Shared state of a bridge's tasks: the nodes, their right to connect, and their newest connections.
+//! Shared state of a bridge's tasks.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use edge_protocol::message::{ObjectKey, RenewAnswer};
-use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::api_health::ApiHealth;
@@ -16,6 +14,7 @@ use super::informers::command::{Command, Wanted};
 use super::jobs::known::Jobs;
 use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
+use super::nodes::Nodes;
 use super::pod_ranges::PodRanges;
 use super::reports::NodeOverrides;
 use super::rules::state::RuleState;
@@ -23,16 +22,13 @@ use super::session::pool::Pool;
 use super::settings::Settings;
 use super::sites::{Neighbour, Sites};
 use super::stream_memory::StreamMemory;
-use crate::pki::encoding::hex;
 
 pub(super) struct Shared {
     pub(super) api_health: ApiHealth,
     pub(super) clients: Clients,
     pub(super) cluster: String,
     pub(super) settings: Settings,
-    pub(super) nodes: Mutex<HashMap<String, Arc<Node>>>,
-    /// Fencing numbers of the nodes of all bridges, from their Node objects.
-    pub(super) sessions: Mutex<HashMap<Box<str>, u64>>,
+    pub(super) nodes: Arc<Nodes>,
     /// Limits of concurrent requests to the API: when ten thousand nodes reconnect at once, each request is a
     /// connection.
     pub(super) leases: Arc<Semaphore>,
@@ -44,46 +40,29 @@ pub(super) struct Shared {
     pub(super) stream_memory: StreamMemory,
     /// The ranges of pod addresses of each node.
     pub(super) pod_ranges: Arc<PodRanges>,
-    pub(super) autonomy: Autonomy,
+    pub(super) autonomy: Arc<Autonomy>,
     pub(super) informers: mpsc::UnboundedSender<Command>,
     pub(super) node_access: NodeAccess,
     pub(super) sites: watch::Sender<Sites>,
-    pub(super) devices: DeviceState,
+    pub(super) devices: Arc<DeviceState>,
     pub(super) rules: Arc<RuleState>,
     pub(super) jobs: Arc<Jobs>,
 }
 
 impl Shared {
-    pub(super) fn nodes(&self) -> MutexGuard<'_, HashMap<String, Arc<Node>>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn known(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes().get(name).cloned()
-    }
-
     /// The node of this name; the informers follow a new one.
     pub(super) fn node(&self, name: &str) -> Result<Arc<Node>, ring::error::Unspecified> {
-        if let Some(node) = self.known(name) {
-            return Ok(node);
+        let (node, is_new) = self.nodes.enter(name)?;
+        if is_new {
+            // The informers outlive every connection. They read the pods when the node has said hello.
+            let _ = self.informers.send(Command::Add(name.to_owned()));
         }
-        let mut bytes = [0; 16];
-        SystemRandom::new().fill(&mut bytes)?;
-        let node = Arc::new(Node::new(name, hex(&bytes)));
-        let node = Arc::clone(self.nodes().entry(name.to_owned()).or_insert(node));
-        // The informers outlive every connection. They read the pods when the node has said hello.
-        let _ = self.informers.send(Command::Add(name.to_owned()));
         Ok(node)
     }
 
     /// Asks the API whether an object that a node holds is deleted.
     pub(super) fn look_up(&self, node: &str, session: u64, key: ObjectKey, uid: String) {
         let _ = self.informers.send(Command::LookUp { node: node.to_owned(), session, key, uid });
-    }
-
-    /// Whether this connection of the node is its present one.
-    pub(super) fn is_present(&self, node: &str, session: u64) -> bool {
-        self.known(node).and_then(|node| node.link()).is_some_and(|link| link.session == session)
     }
 
     /// Signs a successor of a connection's certificate, if the API answers afterwards that the connection is still
@@ -118,16 +97,16 @@ impl Shared {
 
     /// Handles the deletion of a Node object: disconnects the node and removes its state.
     pub(super) fn deleted(&self, name: &str) {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.nodes.session_gone(name);
         self.node_access.remove(name);
         self.devices.silent.forget(name);
         self.jobs.forget(name);
-        let Some(node) = self.known(name) else { return };
+        let Some(node) = self.nodes.get(name) else { return };
         if self.settings.deleted_nodes_return && node.rewrite() {
             return;
         }
         node.disconnect(&NotAdmitted::Absent(name.to_owned()));
-        self.nodes().remove(name);
+        self.nodes.remove(name);
         let _ = self.informers.send(Command::Drop(name.to_owned()));
         if let Some(gone) = &self.settings.gone {
             gone(name);
@@ -136,26 +115,13 @@ impl Shared {
 
     /// Stores whether the node may be connected, from the newest state in the API.
     pub(super) fn access_changed(&self, name: &str, access: node_access::Access) {
-        if let Some(node) = self.known(name)
+        if let Some(node) = self.nodes.get(name)
             && let Some(link) = node.link()
             && let Err(reason) = access.admits(name, link.issued)
         {
             node.disconnect(&reason);
         }
         self.node_access.set(name, access);
-    }
-
-    /// Stores the fencing number of a Node object.
-    pub(super) fn session_seen(&self, name: &str, session: u64) {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        match sessions.get_mut(name) {
-            Some(known) => *known = session.max(*known),
-            None => drop(sessions.insert(name.into(), session)),
-        }
-        drop(sessions);
-        if let Some(node) = self.known(name) {
-            node.superseded(session);
-        }
     }
 
     /// Stores the LAN and the pod ranges of a Node object.
@@ -173,11 +139,6 @@ impl Shared {
         for name in gone {
             let _ = self.informers.send(Command::Located(Some(name)));
         }
-    }
-
-    /// The highest fencing number that any bridge is known to have given to this node.
-    pub(super) fn elsewhere(&self, name: &str) -> u64 {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied().unwrap_or_default()
     }
 
     /// Applies a changed autonomy of the node's object to its pods.

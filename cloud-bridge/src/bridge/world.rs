@@ -18,6 +18,7 @@ mod orders;
 mod pods;
 mod policies;
 mod room;
+mod round;
 mod services;
 mod shared;
 mod uses;
@@ -34,6 +35,7 @@ pub use effect::Effect;
 use interests::Interests;
 use orders::Orders;
 use room::Rooms;
+pub use round::Round;
 use shared::Shared;
 
 /// Everything that the nodes of this bridge should hold.
@@ -42,8 +44,8 @@ pub struct World {
     nodes: HashMap<String, Node>,
     shared: HashMap<Arc<ObjectKey>, Shared>,
     rooms: Rooms,
-    /// Number of the newest round of readings.
-    round: u64,
+    /// The newest round of readings.
+    round: Round,
     service_scope: ServiceScope,
     /// Whether the site of every node is known.
     located: bool,
@@ -70,7 +72,7 @@ struct Node {
     /// Groups of its devices and rules, if it asks for them, in order.
     behind: Box<[Arc<ObjectKey>]>,
     /// Data older than this round may be older than what the node holds.
-    round: u64,
+    round: Round,
     /// Whether its pods have been read in that round or later.
     seeded: bool,
     /// Resource version of the list with which they were read. Pods that the watch delivers from before it may be
@@ -140,20 +142,20 @@ impl World {
     /// been read again. Follow with a [`round`](Self::round) of readings and [`seed`](Self::seed).
     pub fn refresh(&mut self, node: &str, session: u64) {
         if let Some(view) = self.nodes.get_mut(node) {
-            (view.session, view.round) = (session, self.round + 1);
+            (view.session, view.round) = (session, self.round.after());
             (view.seeded, view.listed) = (false, false);
             view.asked.clear();
         }
     }
 
-    /// Number of the newest round of readings.
-    pub fn present_round(&self) -> u64 {
+    /// The newest round of readings.
+    pub fn present_round(&self) -> Round {
         self.round
     }
 
-    /// Starts a round for requests about nodes; the number belongs to the answer.
-    pub fn round(&mut self) -> u64 {
-        self.round += 1;
+    /// Starts a round for requests about nodes; it belongs to the answer.
+    pub fn round(&mut self) -> Round {
+        self.round = self.round.after();
         self.round
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cloud_bridge::bridge::devices::Plan;
 use cloud_bridge::bridge::slim::{BoundPod, SlimPod, config_object};
 use cloud_bridge::bridge::work_queue::{Answer, Attempt, Outcome, WorkQueue};
-use cloud_bridge::bridge::world::{Effect, Group, Told, World};
+use cloud_bridge::bridge::world::{Effect, Group, Round, Told, World};
 use edge_protocol::SessionError;
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
 use edge_protocol::message::{DeviceRefusal, DeviceReport, Object, ObjectKey, Report};
@@ -27,7 +27,7 @@ pub const CLUSTER: &str = "cluster";
 /// A question to the API without an answer so far.
 #[derive(Debug)]
 enum Question {
-    Seed { round: u64 },
+    Seed { round: Round },
     IsGone { key: ObjectKey, uid: String },
 }
 

@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use super::silence::{Here, Step};
 use super::stale::{self, OURS};
 use crate::bridge::name::Name;
+use crate::bridge::nodes::Nodes;
 use crate::bridge::requests::{Patch, Requests, code, is_refusal};
 use crate::bridge::shared::Shared;
 use crate::bridge::slim::SlimNode;
@@ -43,18 +44,18 @@ pub(in crate::bridge) async fn run(shared: Weak<Shared>) {
         let steps = {
             let now = shared.devices.silent.begun.elapsed();
             let mut silence = shared.devices.silent.silence();
-            if silence.is_empty() { HashMap::new() } else { silence.due(now, after, |node| here(&shared, node)) }
+            if silence.is_empty() { HashMap::new() } else { silence.due(now, after, |node| here(&shared.nodes, node)) }
         };
         let done = steps.is_empty() || pass(&shared, &steps).await;
         pause = if done { after / LOOK } else { (pause * 2).clamp(after / LOOK, AGAIN) };
     }
 }
 
-fn here(shared: &Shared, node: &str) -> Here {
-    match shared.known(node).map(|node| (node.link().is_some(), node.last_seen().is_some())) {
-        Some((true, _)) => Here::Connected,
-        Some((_, true)) => Here::Known,
-        _ => Here::Unknown,
+fn here(nodes: &Nodes, node: &str) -> Here {
+    match nodes.get(node).and_then(|node| node.link()) {
+        Some(_) => Here::Connected,
+        None if nodes.was_here_last(node) => Here::Last,
+        None => Here::No,
     }
 }
 
@@ -207,7 +208,7 @@ async fn write(shared: &Shared, requests: &Requests, node: &str, step: Step, mut
 
 /// Whether the node is still in the state that this step needs; then the fencing number of its newest connection.
 async fn still(shared: &Shared, requests: &Requests, node: &str, step: Step) -> kube::Result<Option<u64>> {
-    let connected = here(shared, node) == Here::Connected;
+    let connected = here(&shared.nodes, node) == Here::Connected;
     if step == Step::Clear {
         return Ok(connected.then_some(u64::MAX));
     }
@@ -220,4 +221,26 @@ async fn still(shared: &Shared, requests: &Requests, node: &str, step: Step) -> 
     };
     // A bridge that runs alone may write no number.
     Ok((found.ready() == "Unknown").then(|| found.session().unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use futures::channel::mpsc::unbounded;
+
+    use super::*;
+
+    #[test]
+    fn node_that_has_moved_is_the_other_bridges_to_mark_first() {
+        let (nodes, epoch) = (Nodes::default(), SystemTime::UNIX_EPOCH);
+        assert_eq!(here(&nodes, "a"), Here::No);
+        let (node, _) = nodes.enter("a").unwrap();
+        let session = node.attach(unbounded().0, epoch, 0, epoch).session;
+        assert_eq!(here(&nodes, "a"), Here::Connected);
+        node.detach(session, epoch);
+        assert_eq!(here(&nodes, "a"), Here::Last);
+        nodes.session_seen("a", session + 1);
+        assert_eq!(here(&nodes, "a"), Here::No);
+    }
 }

@@ -15,9 +15,9 @@ const SETTLED: u32 = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bridge) enum Here {
     Connected,
-    /// It was connected earlier.
-    Known,
-    Unknown,
+    /// It was connected here, and to no other bridge since.
+    Last,
+    No,
 }
 
 /// What to do with the statuses of a node's devices.
@@ -65,7 +65,8 @@ impl Silence {
         self.nodes.is_empty()
     }
 
-    /// Returns the due steps: a node is due after silence of `pause`, or twice that if it was never connected here.
+    /// Returns the due steps: a node is due after silence of `pause`, or twice that if this bridge is not the last
+    /// one to which it was connected.
     pub(super) fn due(
         &mut self,
         now: Duration,
@@ -79,8 +80,8 @@ impl Silence {
             of.connected_since = (here == Here::Connected).then(|| of.connected_since.unwrap_or(now));
             let step = match here {
                 Here::Connected if of.noted && since(of.connected_since) >= Some(pause / SETTLED) => Step::Clear,
-                Here::Known if !of.marked && since(of.silent_since) >= Some(pause) => Step::Mark,
-                Here::Unknown if !of.marked && since(of.silent_since) >= Some(pause * 2) => Step::Mark,
+                Here::Last if !of.marked && since(of.silent_since) >= Some(pause) => Step::Mark,
+                Here::No if !of.marked && since(of.silent_since) >= Some(pause * 2) => Step::Mark,
                 _ => continue,
             };
             due.insert(node.clone(), step);
@@ -116,19 +117,19 @@ mod tests {
         assert!(silence.is_empty(), "nothing is held of nodes that are as they should be");
         see(&mut silence, true, false, 10);
         see(&mut silence, true, false, 50);
-        assert_eq!(due(&mut silence, 69, Here::Known), None);
-        assert_eq!(due(&mut silence, 70, Here::Known), Some(Step::Mark));
-        assert_eq!(due(&mut silence, 70, Here::Unknown), None, "the other bridge is asked first");
-        assert_eq!(due(&mut silence, 130, Here::Unknown), Some(Step::Mark), "which may be no more");
+        assert_eq!(due(&mut silence, 69, Here::Last), None);
+        assert_eq!(due(&mut silence, 70, Here::Last), Some(Step::Mark));
+        assert_eq!(due(&mut silence, 70, Here::No), None, "the other bridge is asked first");
+        assert_eq!(due(&mut silence, 130, Here::No), Some(Step::Mark), "which may be no more");
         assert_eq!(due(&mut silence, 130, Here::Connected), None, "somebody takes it for dead");
         silence.marked("n");
         see(&mut silence, true, true, 140);
-        assert_eq!(due(&mut silence, 999, Here::Known), None);
+        assert_eq!(due(&mut silence, 999, Here::Last), None);
         // It reconnected to another bridge, and is silent again.
         see(&mut silence, false, true, 1_000);
-        assert_eq!(due(&mut silence, 2_000, Here::Known), None);
+        assert_eq!(due(&mut silence, 2_000, Here::Last), None);
         see(&mut silence, true, true, 2_000);
-        assert_eq!(due(&mut silence, 2_060, Here::Known), Some(Step::Mark));
+        assert_eq!(due(&mut silence, 2_060, Here::Last), Some(Step::Mark));
         silence.forget("n");
         assert!(silence.is_empty());
     }
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(due(&mut silence, 5, Here::Connected), None);
         assert_eq!(due(&mut silence, 14, Here::Connected), None);
         assert_eq!(due(&mut silence, 15, Here::Connected), Some(Step::Clear), "ten seconds later");
-        assert_eq!(due(&mut silence, 16, Here::Known), None);
+        assert_eq!(due(&mut silence, 16, Here::Last), None);
         assert_eq!(due(&mut silence, 17, Here::Connected), None, "a new connection");
         assert_eq!(due(&mut silence, 27, Here::Connected), Some(Step::Clear));
         silence.see("n", false, false, Duration::from_secs(30));

@@ -15,11 +15,12 @@ use crate::bridge::followed::follow::follow;
 use crate::bridge::followed::known::{Known, View, lock};
 use crate::bridge::followed::present::Rounds;
 use crate::bridge::name::Name;
+use crate::bridge::world::Round;
 
 /// A watch that runs as long as a task holds it.
 pub(in crate::bridge) struct DeviceWatch {
     /// The newest round of readings that a node needs; older answers are not sent.
-    wanted: watch::Sender<u64>,
+    wanted: watch::Sender<Round>,
     known: Arc<Mutex<Known<Index>>>,
     looks: Arc<Looks>,
     tasks: [JoinHandle<()>; 2],
@@ -32,14 +33,14 @@ impl Drop for DeviceWatch {
 }
 
 impl Rounds for DeviceWatch {
-    fn wanted(&self) -> &watch::Sender<u64> {
+    fn wanted(&self) -> &watch::Sender<Round> {
         &self.wanted
     }
 }
 
 impl DeviceWatch {
     /// Reads everything in this round or later.
-    pub(in crate::bridge) fn begin(clients: &Clients, takes: Arc<Takes>, round: u64) -> Self {
+    pub(in crate::bridge) fn begin(clients: &Clients, takes: Arc<Takes>, round: Round) -> Self {
         let (wanted, rounds) = watch::channel(round);
         let (known, looks): (Arc<Mutex<Known<Index>>>, Arc<Looks>) = Default::default();
         let (client, all, look) = (clients.own().clone(), Arc::clone(&known), Arc::clone(&looks));

@@ -17,8 +17,10 @@ use super::Index;
 use super::known::{Known, lock};
 use super::listing::{Events, Listing};
 use crate::bridge::discovery::{self, AGAIN, Over, Refusals, UNSERVED};
+use crate::bridge::pauses::Pauses;
 use crate::bridge::requests::Requests;
 use crate::bridge::resource::resource;
+use crate::bridge::world::Round;
 use apimachinery::pace::in_slices;
 use apimachinery::well_known::PAGE;
 
@@ -46,18 +48,17 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
     client: Client,
     known: Arc<Mutex<Known<I>>>,
     looks: Arc<L>,
-    mut rounds: watch::Receiver<u64>,
+    mut rounds: watch::Receiver<Round>,
 ) {
     let requests = Requests::new(client.clone());
-    let mut pause = AGAIN.0;
+    let mut pauses = Pauses::new(AGAIN);
     loop {
         let round = *rounds.borrow_and_update();
         let served = match discovery::of_group(&requests, I::API).await {
             Ok(resources) => looks.serves(&resources),
             Err(error) => {
                 log::warn!("asking whether there are {}: {error}", I::NAME);
-                sleep(pause).await;
-                pause = (pause * 2).min(AGAIN.1);
+                pauses.wait().await;
                 continue;
             }
         };
@@ -66,14 +67,13 @@ pub(in crate::bridge) async fn follow<I: Index, L: Look>(
             false => Over::Gone,
         };
         if lock(&known).round == Some(round) {
-            pause = AGAIN.0;
+            pauses.reset();
         }
         let look = match over {
             Over::Stale => continue,
             // The list says that the kind does not exist, but the discovery has it: one of them is late.
             Over::Gone if served => {
-                sleep(pause).await;
-                pause = (pause * 2).min(AGAIN.1);
+                pauses.wait().await;
                 continue;
             }
             Over::Gone => {
@@ -110,8 +110,8 @@ async fn read<I: Index>(
     client: &Client,
     known: &Mutex<Known<I>>,
     looks: &impl Look,
-    rounds: &mut watch::Receiver<u64>,
-    round: u64,
+    rounds: &mut watch::Receiver<Round>,
+    round: Round,
 ) -> Over {
     let events = |(kind, plural): (&str, &str)| -> Events {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource(I::API, kind, plural));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use super::{Index, News};
-use crate::bridge::world::Group;
+use crate::bridge::world::{Group, Round};
 
 /// What is known for one node.
 #[derive(Clone, Default)]
@@ -14,14 +14,14 @@ pub(in crate::bridge) enum View {
     #[default]
     Nothing,
     /// Read in this round of readings or later.
-    Of { round: u64, group: Arc<Group> },
+    Of { round: Round, group: Arc<Group> },
 }
 
 #[derive(Default)]
 pub(in crate::bridge) struct Known<I> {
     pub(in crate::bridge) index: I,
     /// Round of the newest complete reading.
-    pub(in crate::bridge) round: Option<u64>,
+    pub(in crate::bridge) round: Option<Round>,
     nodes: HashMap<Box<str>, watch::Sender<View>>,
 }
 
@@ -42,7 +42,7 @@ impl<I: Index> Known<I> {
     }
 
     /// Tells subscribers: everything was read in this round, and later changes are included.
-    pub(super) fn tell(&mut self, round: u64) {
+    pub(super) fn tell(&mut self, round: Round) {
         let changed = self.index.take_changed();
         let newer = self.round.replace(round) != Some(round);
         self.nodes.retain(|_, sender| sender.receiver_count() > 0);
@@ -52,7 +52,7 @@ impl<I: Index> Known<I> {
     }
 
     /// Tells subscribers that they have no objects: the API serves none, or the bridge may not read them.
-    pub(super) fn none(&mut self, round: u64) {
+    pub(super) fn none(&mut self, round: Round) {
         self.index.take_one(News::All(BTreeMap::new()));
         self.index.take_other(News::All(BTreeMap::new()));
         self.tell(round);
@@ -75,7 +75,7 @@ mod tests {
     fn seen(view: &mut watch::Receiver<View>) -> Option<(u64, usize)> {
         match &*view.borrow_and_update() {
             View::Nothing => None,
-            View::Of { round, group } => Some((*round, group.len())),
+            View::Of { round, group } => Some((round.0, group.len())),
         }
     }
 
@@ -85,16 +85,16 @@ mod tests {
         let (mut a, mut b) = (known.subscribe("a"), known.subscribe("b"));
         assert_eq!(seen(&mut a), None, "nothing is not none");
         device(&mut known, "1", "a");
-        known.tell(1);
+        known.tell(Round(1));
         assert_eq!((seen(&mut a), seen(&mut b)), (Some((1, 1)), Some((1, 0))));
         device(&mut known, "2", "a");
-        known.tell(1);
+        known.tell(Round(1));
         assert!(a.has_changed().unwrap() && !b.has_changed().unwrap());
-        known.tell(2);
+        known.tell(Round(2));
         assert_eq!((seen(&mut a), seen(&mut b)), (Some((2, 1)), Some((2, 0))));
         let mut late = known.subscribe("a");
         assert_eq!(seen(&mut late), Some((2, 1)));
-        known.none(3);
+        known.none(Round(3));
         assert_eq!(seen(&mut late), Some((3, 0)));
     }
 
@@ -103,10 +103,10 @@ mod tests {
         let mut known = Known::<Index>::default();
         let one = known.subscribe("a");
         drop(known.subscribe("b"));
-        known.tell(1);
+        known.tell(Round(1));
         assert_eq!(known.nodes.len(), 1);
         drop(one);
-        known.tell(1);
+        known.tell(Round(1));
         assert!(known.nodes.is_empty());
     }
 }

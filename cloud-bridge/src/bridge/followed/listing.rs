@@ -18,7 +18,7 @@ pub(in crate::bridge) enum News<T> {
 }
 
 /// The list of one kind that is being read.
-pub(super) struct Listing<T> {
+pub(in crate::bridge) struct Listing<T> {
     so_far: BTreeMap<Name, T>,
     /// Whether it was read once.
     pub(super) read: bool,
@@ -32,7 +32,7 @@ impl<T> Default for Listing<T> {
 
 impl<T> Listing<T> {
     /// Takes an event; returns its error, if it is one.
-    pub(super) fn take(
+    pub(in crate::bridge) fn take(
         &mut self,
         event: Result<Event<DynamicObject>, watcher::Error>,
         parse: impl Fn(&DynamicObject) -> Option<T>,

@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::watch;
 
+use crate::bridge::world::Round;
+
 /// A watch that reads everything in the newest requested round, or later.
 pub(in crate::bridge) trait Rounds {
-    fn wanted(&self) -> &watch::Sender<u64>;
+    fn wanted(&self) -> &watch::Sender<Round>;
 }
 
 /// The running watch, if there is one.
@@ -20,7 +22,7 @@ impl<W> Default for Present<W> {
 
 impl<W: Rounds> Present<W> {
     /// The running watch, or a new one. Either reads everything in this round or later.
-    pub(in crate::bridge) fn get_or(&self, round: u64, begin: impl FnOnce() -> W) -> Arc<W> {
+    pub(in crate::bridge) fn get_or(&self, round: Round, begin: impl FnOnce() -> W) -> Arc<W> {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = present.upgrade() {
             found.wanted().send_if_modified(|wanted| std::mem::replace(wanted, round.max(*wanted)) < round);

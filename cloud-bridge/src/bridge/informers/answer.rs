@@ -5,14 +5,14 @@ use std::time::Duration;
 use edge_protocol::message::{ObjectKey, ObjectRef};
 
 use crate::bridge::slim::{BoundPod, SlimPod};
-use crate::bridge::world::Effect;
+use crate::bridge::world::{Effect, Round};
 
 /// Answer to one question, or to several.
 pub(super) enum Answer {
     /// The pods of each requested node with the version of their list, and the round of the question.
     Seeds {
         all: Vec<(String, Vec<BoundPod>, Option<u64>)>,
-        round: u64,
+        round: Round,
     },
     /// A pod that a list lacked exists, as it is now.
     Found(Box<SlimPod>),

@@ -1,6 +1,6 @@
 //! Applies answers of the API to questions about single objects and nodes.
 
-use std::sync::Weak;
+use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 use futures::FutureExt;
@@ -24,8 +24,8 @@ impl Informers {
 
     /// Returns a check whether the node is still known.
     fn known(&self, node: &str) -> impl Fn() -> bool + Send + Sync + use<> {
-        let (shared, node) = (Weak::clone(&self.shared), node.to_owned());
-        move || shared.upgrade().is_some_and(|shared| shared.known(&node).is_some())
+        let (nodes, node) = (Arc::clone(&self.nodes), node.to_owned());
+        move || nodes.get(&node).is_some()
     }
 
     pub(super) fn answer(&mut self, answer: Answer) {

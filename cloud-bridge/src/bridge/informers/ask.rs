@@ -2,7 +2,7 @@
 //! bridge acts on it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Weak;
+use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::well_known::PAGE;
@@ -11,12 +11,12 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::answer::Answer;
+use crate::bridge::autonomy::Autonomy;
 use crate::bridge::reports;
 use crate::bridge::requests::{Patch, Requests, is_refusal};
-use crate::bridge::shared::Shared;
 use crate::bridge::slim::{BoundPod, SlimPod};
 use crate::bridge::work_queue::Outcome;
-use crate::bridge::world::Effect;
+use crate::bridge::world::{Effect, Round};
 
 /// Pause before a failed question is repeated.
 pub(super) const AGAIN: Duration = Duration::from_secs(2);
@@ -44,20 +44,20 @@ pub(super) async fn pods_of<T>(
 }
 
 /// Lists the pods of a node, until the API answers, and returns the patches of their tolerations.
-pub(super) async fn pods_to_reconcile(pods: Api<SlimPod>, shared: Weak<Shared>, node: String) -> Answer {
-    let (patches, _) = pods_of(pods, &node, move |pod| tolerations(&shared, &pod)).await;
+pub(super) async fn pods_to_reconcile(pods: Api<SlimPod>, autonomy: Arc<Autonomy>, node: String) -> Answer {
+    let (patches, _) = pods_of(pods, &node, move |pod| tolerations(&autonomy, &pod)).await;
     Answer::Tolerations(patches)
 }
 
 /// The patch that applies the tolerations of the node's object to a pod, as JSON text; `None` if they are applied.
-pub(super) fn tolerations(shared: &Weak<Shared>, pod: &SlimPod) -> Option<(ObjectKey, String)> {
-    let patch = shared.upgrade()?.autonomy.patch(pod)?;
+pub(super) fn tolerations(autonomy: &Autonomy, pod: &SlimPod) -> Option<(ObjectKey, String)> {
+    let patch = autonomy.patch(pod)?;
     Some((pod.key(), patch.to_string()))
 }
 
 /// Lists the pods of many nodes in one list of all: after a restart thousands of nodes reconnect within seconds, and
 /// for an API server a list by node visits every pod.
-pub(super) async fn seed_many(pods: Api<SlimPod>, nodes: HashSet<String>, round: u64) -> Answer {
+pub(super) async fn seed_many(pods: Api<SlimPod>, nodes: HashSet<String>, round: Round) -> Answer {
     let mut all: HashMap<String, Vec<BoundPod>> = nodes.into_iter().map(|node| (node, Vec::new())).collect();
     let take = |all: &mut HashMap<String, Vec<BoundPod>>, pod: SlimPod| {
         if all.contains_key(pod.node())
@@ -195,7 +195,6 @@ async fn ended(outcome: Outcome, what: &str, failures: u32, due: Effect) -> Answ
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::{Value, json};

@@ -9,6 +9,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::news::{Subscription, What, failure};
+use crate::bridge::pauses::Pauses;
 use crate::bridge::resource::{of_kind, resource};
 use crate::bridge::slim::made_object;
 use crate::bridge::told::kinds::Kind;
@@ -20,14 +21,17 @@ const BOUND: Duration = Duration::from_secs(120);
 
 /// Follows until aborted.
 pub(super) async fn follow_claim(client: Client, to: Subscription) {
-    let mut pause = AGAIN.0;
+    let mut pauses = Pauses::new(AGAIN);
     loop {
         let (what, bound) = look(&client, &to.key).await;
         if to.tell(what).await.is_none() {
             return;
         }
-        pause = if bound { BOUND } else { (pause * 2).min(AGAIN.1) };
-        tokio::time::sleep(pause).await;
+        if bound {
+            tokio::time::sleep(BOUND).await;
+        } else {
+            pauses.wait().await;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Carries out commands about nodes: who has come, gone, moved or asked.
 
-use std::sync::Weak;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use kube::Api;
@@ -48,8 +48,7 @@ impl Informers {
                 self.apply(effects);
             }
             Command::Interested { node, session, interests } => {
-                let present = self.shared.upgrade().is_some_and(|shared| shared.is_present(&node, session));
-                if present {
+                if self.nodes.is_present(&node, session) {
                     let effects = self.world.interested(&node, &interests, self.begun.elapsed());
                     self.apply(effects);
                 }
@@ -64,14 +63,13 @@ impl Informers {
             }
             Command::ReconcileTolerations(node) => {
                 let pods: Api<SlimPod> = Api::all(self.clients.own().clone());
-                self.questions.push(pods_to_reconcile(pods, Weak::clone(&self.shared), node).boxed());
+                self.questions.push(pods_to_reconcile(pods, Arc::clone(&self.autonomy), node).boxed());
             }
             // Also for an object that a pod here names: its name may belong to another object by now.
             Command::LookUp { node, session, key, uid } => {
-                let shared = Weak::clone(&self.shared);
                 let present = {
-                    let node = node.clone();
-                    move || shared.upgrade().is_some_and(|shared| shared.is_present(&node, session))
+                    let (nodes, node) = (Arc::clone(&self.nodes), node.clone());
+                    move || nodes.is_present(&node, session)
                 };
                 self.questions.extend(self.look_ups.ask(&self.clients, node, key, uid, present));
             }

@@ -1,7 +1,7 @@
 //! Executes the effects of an event: changes of what nodes should hold, watches that start and end, questions.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 use edge_protocol::state::{NodeState, StateError};
@@ -21,9 +21,9 @@ use super::views::tell_views;
 use super::{Informers, panics};
 use crate::bridge::devices::events::Takes;
 use crate::bridge::devices::watch::DeviceWatch;
+use crate::bridge::nodes::Nodes;
 use crate::bridge::requests::Requests;
 use crate::bridge::rules::watch::RuleWatch;
-use crate::bridge::shared::Shared;
 use crate::bridge::told::kinds::{Kind, Watch};
 use crate::bridge::world::Effect;
 
@@ -36,7 +36,6 @@ type Follow = Box<dyn Fn() -> BoxFuture<'static, ()> + Send>;
 impl Informers {
     /// Executes some of the pending effects. An object for ten thousand nodes must not block the frames that they send.
     pub(super) fn carry_out(&mut self) {
-        let Some(shared) = self.shared.upgrade() else { return self.effects.clear() };
         for _ in 0..AT_ONCE {
             let Some(effect) = self.effects.pop_front() else {
                 // Releases the capacity: the queue was large if all nodes had effects.
@@ -44,7 +43,7 @@ impl Informers {
                 return;
             };
             match effect {
-                Effect::Set { node, object } => change(&shared, &node, |state| {
+                Effect::Set { node, object } => change(&self.nodes, &node, |state| {
                     let news = state.set_text(&object.digest, || object.text())?;
                     // The end of a pod is news only for a node without its state.
                     if !news && object.has_ended {
@@ -52,15 +51,15 @@ impl Informers {
                     }
                     Ok(())
                 }),
-                Effect::Remove { node, key, uid } => change(&shared, &node, |state| {
+                Effect::Remove { node, key, uid } => change(&self.nodes, &node, |state| {
                     state.remove(&key, &uid);
                     Ok(())
                 }),
-                Effect::Withdraw { node, key, uid } => change(&shared, &node, |state| {
+                Effect::Withdraw { node, key, uid } => change(&self.nodes, &node, |state| {
                     state.withdraw(&key, &uid);
                     Ok(())
                 }),
-                Effect::Listed { node, session } => change(&shared, &node, |state| {
+                Effect::Listed { node, session } => change(&self.nodes, &node, |state| {
                     state.listed(session);
                     Ok(())
                 }),
@@ -68,7 +67,7 @@ impl Informers {
                 Effect::Watch { key, node } => self.watch(key, &node),
                 Effect::ReadJobs => {
                     let round = self.world.present_round();
-                    self.job_readings.push_back((shared.jobs.ask(), round));
+                    self.job_readings.extend(self.jobs.upgrade().map(|jobs| (jobs.ask(), round)));
                 }
                 Effect::Admit { key, node } => {
                     if let Some(question) = self.admissions.ask(&self.clients, &node, &key) {
@@ -81,7 +80,7 @@ impl Informers {
                     }
                 }
                 Effect::RestoreReady { node, key, uid, version, failures } => {
-                    if shared.known(&node).is_some_and(|node| node.link().is_some()) {
+                    if self.nodes.get(&node).is_some_and(|node| node.link().is_some()) {
                         let requests = Requests::new(self.clients.as_node(&node));
                         self.questions.push(restore_ready(requests, node, key, uid, (version, failures)).boxed());
                     }
@@ -127,7 +126,7 @@ impl Informers {
             }
             Watch::ServiceLinks => {
                 let client = self.clients.as_node(node);
-                let api = self.shared.upgrade()?.settings.api.clone();
+                let api = self.api.clone();
                 Box::new(move || watch_service_links(client.clone(), api.clone(), to.clone()).boxed())
             }
             Watch::Services => {
@@ -144,18 +143,16 @@ impl Informers {
                 Box::new(move || tell_site(sites.clone(), to.clone()).boxed())
             }
             Watch::Devices => {
-                let shared = self.shared.upgrade()?;
-                let nodes = Weak::clone(&self.shared);
-                let takes: Arc<Takes> = Arc::new(move |node: &str| nodes.upgrade()?.known(node)?.takes_devices());
-                let devices = shared.devices.watch.get_or(round, || DeviceWatch::begin(&self.clients, takes, round));
+                let nodes = Arc::clone(&self.nodes);
+                let takes: Arc<Takes> = Arc::new(move |node: &str| nodes.get(node)?.takes_devices());
+                let devices = self.devices.watch.get_or(round, || DeviceWatch::begin(&self.clients, takes, round));
                 Box::new(move || {
                     let views = devices.of_node(&to.key.name);
                     tell_views(Arc::clone(&devices), views, round, to.clone()).boxed()
                 })
             }
             Watch::Rules => {
-                let shared = self.shared.upgrade()?;
-                let rules = shared.rules.watch.get_or(round, || RuleWatch::begin(&self.clients, round));
+                let rules = self.rules.watch.get_or(round, || RuleWatch::begin(&self.clients, round));
                 Box::new(move || {
                     let views = rules.of_node(&to.key.name);
                     tell_views(Arc::clone(&rules), views, round, to.clone()).boxed()
@@ -167,11 +164,11 @@ impl Informers {
 }
 
 /// Changes what a node should hold, and wakes its connection.
-fn change<F>(shared: &Arc<Shared>, node: &str, change: F)
+fn change<F>(nodes: &Nodes, node: &str, change: F)
 where
     F: FnOnce(&mut NodeState) -> Result<(), StateError>,
 {
-    let Some(node) = shared.known(node) else { return };
+    let Some(node) = nodes.get(node) else { return };
     let outcome = change(&mut node.state());
     match outcome {
         // A deletion and a late event of the same object: nothing changed.

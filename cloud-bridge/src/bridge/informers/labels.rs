@@ -8,6 +8,7 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use super::news::{Subscription, What};
+use crate::bridge::pauses::Pauses;
 use crate::bridge::slim::made_object;
 
 /// Pause after a failure, doubled up to the second value.
@@ -16,7 +17,7 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Runs until it has sent the labels, or is aborted. `client` acts as the node.
 pub(super) async fn tell_labels(client: Client, node: String, to: Subscription) {
     let nodes: Api<Node> = Api::all(client);
-    let mut pause = AGAIN.0;
+    let mut pauses = Pauses::new(AGAIN);
     loop {
         let what = match nodes.get_opt(&node).await {
             Ok(Some(found)) => {
@@ -35,7 +36,6 @@ pub(super) async fn tell_labels(client: Client, node: String, to: Subscription) 
         if to.tell(what).await.is_none() || told {
             return;
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(AGAIN.1);
+        pauses.wait().await;
     }
 }

@@ -41,7 +41,7 @@ mod views;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::pin::pin;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use edge_protocol::message::ObjectKey;
@@ -54,11 +54,17 @@ use kube::runtime::watcher::{self, Event, watcher};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::autonomy::Autonomy;
 use super::clients::Clients;
+use super::devices::state::DeviceState;
+use super::jobs::known::Jobs;
+use super::nodes::Nodes;
+use super::rules::state::RuleState;
+use super::settings::{ApiAddress, PodsSeen};
 use super::shared::Shared;
 use super::sites::Sites;
 use super::slim::SlimPod;
-use super::world::{Effect, World};
+use super::world::{Effect, Round, World};
 use admit::Admissions;
 use answer::Answer;
 use apimachinery::pace::Pace;
@@ -75,17 +81,19 @@ const NEWS: usize = 256;
 
 type Questions = FuturesUnordered<BoxFuture<'static, Answer>>;
 
-/// Follows until the bridge ends.
-pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mpsc::UnboundedReceiver<Command>) {
-    let (sender, mut news) = mpsc::channel(NEWS);
-    let Some(present) = shared.upgrade() else { return };
-    let (service_scope, sites) = (present.settings.service_scope, present.sites.subscribe());
-    let pods_seen = present.settings.pods_seen.clone();
-    let mut world = World::new(service_scope);
-    world.withhold_lists(present.settings.lists_withheld);
-    drop(present);
-    let mut informers = Informers {
-        shared,
+/// Follows the API until the bridge ends.
+pub(super) fn start(shared: &Shared, commands: mpsc::UnboundedReceiver<Command>) {
+    let (sender, news) = mpsc::channel(NEWS);
+    let (clients, settings) = (shared.clients.clone(), &shared.settings);
+    let mut world = World::new(settings.service_scope);
+    world.withhold_lists(settings.lists_withheld);
+    let informers = Informers {
+        nodes: Arc::clone(&shared.nodes),
+        autonomy: Arc::clone(&shared.autonomy),
+        devices: Arc::clone(&shared.devices),
+        rules: Arc::clone(&shared.rules),
+        jobs: Arc::downgrade(&shared.jobs),
+        api: settings.api.clone(),
         world,
         begun: Instant::now(),
         questions: Questions::new(),
@@ -101,10 +109,19 @@ pub(super) async fn run(shared: Weak<Shared>, clients: Clients, mut commands: mp
         effects: VecDeque::new(),
         service_watches: ServiceWatches::default(),
         job_readings: VecDeque::new(),
-        sites,
+        sites: shared.sites.subscribe(),
         peers: Peers::new(clients.own().clone()),
         clients,
     };
+    tokio::spawn(run(informers, settings.pods_seen.clone(), news, commands));
+}
+
+async fn run(
+    mut informers: Informers,
+    pods_seen: Option<Arc<PodsSeen>>,
+    mut news: mpsc::Receiver<News>,
+    mut commands: mpsc::UnboundedReceiver<Command>,
+) {
     let pods: Api<SlimPod> = Api::all(informers.clients.own().clone());
     let mut pods = pin!(watcher(pods, watcher::Config::default().page_size(PAGE)).default_backoff());
     let mut pace = Pace::default();
@@ -165,7 +182,14 @@ fn about(event: &Event<SlimPod>) -> String {
 }
 
 struct Informers {
-    shared: Weak<Shared>,
+    nodes: Arc<Nodes>,
+    autonomy: Arc<Autonomy>,
+    devices: Arc<DeviceState>,
+    rules: Arc<RuleState>,
+    /// Not kept alive: they hold a sender of commands, and the informers end with the last sender.
+    jobs: Weak<Jobs>,
+    /// Address of the API for pods, if it is not that of its Service.
+    api: Option<ApiAddress>,
     clients: Clients,
     world: World,
     begun: Instant,
@@ -189,7 +213,7 @@ struct Informers {
     effects: VecDeque<Effect>,
     service_watches: ServiceWatches,
     /// Requested readings of all jobs, each with its round of the world.
-    job_readings: VecDeque<(u64, u64)>,
+    job_readings: VecDeque<(u64, Round)>,
     sites: watch::Receiver<Sites>,
 }
 

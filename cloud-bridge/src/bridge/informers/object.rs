@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 
 use super::admit::level;
 use super::news::{Subscription, What, failure, watch_failure};
+use crate::bridge::pauses::Pauses;
 use crate::bridge::resource::of_kind;
 use crate::bridge::slim::config_object;
 use crate::bridge::told::kinds::Kind;
@@ -84,7 +85,7 @@ struct Follower {
 impl Follower {
     /// Reads the object until the API answers, and sends it; returns `None` once the receiver is gone.
     async fn read(&self) -> Option<()> {
-        let mut pause = AGAIN.0;
+        let mut pauses = Pauses::new(AGAIN);
         loop {
             let turn = READS.acquire().await;
             let error = match self.api.get_opt(&self.to.key.name).await {
@@ -101,8 +102,7 @@ impl Follower {
             let ObjectKey { kind, namespace, name, .. } = &self.to.key;
             log::log!(level(&error), "reading {kind} {namespace}/{name}: {error}");
             self.to.tell(failure(&error)).await?;
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(AGAIN.1);
+            pauses.wait().await;
         }
     }
 }

@@ -47,7 +47,7 @@ impl Informers {
     }
 
     pub(super) fn pod(&mut self, pod: SlimPod, enter: fn(&mut World, BoundPod) -> Vec<Effect>) {
-        if let Some((key, patch)) = tolerations(&self.shared, &pod) {
+        if let Some((key, patch)) = tolerations(&self.autonomy, &pod) {
             self.patch_tolerations(key, patch);
         }
         if !self.world.is_ours(pod.node()) {

@@ -31,6 +31,7 @@ use crate::bridge::resource::resource;
 use crate::bridge::told::groups::{
     ALL_SERVICES, API_NAMESPACE, API_SERVICE, DNS_LABEL, DNS_NAMESPACE, DNS_SERVICE, group_and_site,
 };
+use crate::bridge::world::Round;
 use apimachinery::well_known::PAGE;
 use apimachinery::{pace, panics};
 use group::All;
@@ -57,7 +58,7 @@ pub(super) enum Known {
 /// A watch that runs as long as a task holds it.
 pub(super) struct ServiceWatch {
     /// The round of readings in which it was started.
-    round: u64,
+    round: Round,
     known: watch::Receiver<Known>,
     task: JoinHandle<()>,
 }
@@ -80,7 +81,7 @@ pub(super) struct ServiceWatches(HashMap<Name, Weak<ServiceWatch>>);
 
 impl ServiceWatches {
     /// The watch for a group, started in this round or later, so that its answers are of this round or later.
-    pub(super) fn get(&mut self, client: &Client, key: &ObjectKey, round: u64) -> Arc<ServiceWatch> {
+    pub(super) fn get(&mut self, client: &Client, key: &ObjectKey, round: Round) -> Arc<ServiceWatch> {
         self.0.retain(|_, watch| watch.strong_count() > 0);
         let name = (key.namespace.clone(), group_and_site(&key.name).0.to_owned());
         if let Some(found) = self.0.get(&name).and_then(Weak::upgrade).filter(|found| found.round >= round) {

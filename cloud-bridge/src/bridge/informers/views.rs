@@ -6,13 +6,13 @@ use tokio::sync::watch;
 
 use super::news::{Subscription, What};
 use crate::bridge::followed::known::View;
-use crate::bridge::world::Group;
+use crate::bridge::world::{Group, Round};
 
 /// Sends the group of a node until aborted. Skips readings before this round. `_watch` runs as long.
 pub(super) async fn tell_views(
     _watch: Arc<impl Send + Sync>,
     mut views: watch::Receiver<View>,
-    from: u64,
+    from: Round,
     to: Subscription,
 ) {
     let mut said: Option<Arc<Group>> = None;

@@ -12,11 +12,12 @@ use kube::{Api, Client};
 use tokio::time::{sleep, timeout};
 
 use super::index::Index;
+use super::known::Jobs;
 use super::reading::{Reading, Update};
 use super::view::{JOBS_API, JobObject, Kind};
 use crate::bridge::discovery::{self, AGAIN, Over, Refusals, UNSERVED, has};
+use crate::bridge::pauses::Pauses;
 use crate::bridge::requests::Requests;
-use crate::bridge::shared::Shared;
 
 /// Interval of checks for jobs that the bridge may not read.
 const LOOK: Duration = Duration::from_secs(10);
@@ -28,15 +29,12 @@ const PAGE: u32 = 20;
 type Events = Pin<Box<dyn Stream<Item = (Kind, Result<Event<JobObject>, watcher::Error>)> + Send>>;
 
 /// Follows until the bridge ends.
-pub(super) async fn follow(shared: Weak<Shared>) {
-    let Some((client, mut asked)) = shared.upgrade().map(|shared| (shared.clients.own().clone(), shared.jobs.asked()))
-    else {
-        return;
-    };
+pub(super) async fn follow(client: Client, jobs: Weak<Jobs>) {
+    let Some(mut asked) = jobs.upgrade().map(|jobs| jobs.asked()) else { return };
     let requests = Requests::new(client.clone());
-    let mut pause = AGAIN.0;
+    let mut pauses = Pauses::new(AGAIN);
     loop {
-        if shared.strong_count() == 0 {
+        if jobs.strong_count() == 0 {
             return;
         }
         let ticket = *asked.borrow_and_update();
@@ -44,25 +42,23 @@ pub(super) async fn follow(shared: Weak<Shared>) {
             Ok(resources) => Kind::ALL.into_iter().filter(|kind| has(&resources, kind.plural())).collect(),
             Err(error) => {
                 log::warn!("asking whether there are jobs: {error}");
-                sleep(pause).await;
-                pause = (pause * 2).min(AGAIN.1);
+                pauses.wait().await;
                 continue;
             }
         };
-        let over = read(&client, &shared, &served, &mut asked, ticket).await;
+        let over = read(&client, &jobs, &served, &mut asked, ticket).await;
         match over {
             Over::Stale => {
-                pause = AGAIN.0;
+                pauses.reset();
                 sleep(APART).await;
             }
             // The list says that the kind does not exist, but the discovery has it: one of them is late.
             Over::Gone if !served.is_empty() => {
-                sleep(pause).await;
-                pause = (pause * 2).min(AGAIN.1);
+                pauses.wait().await;
             }
             Over::Gone => {
-                change(&shared, Some(ticket), |index| index.list(Vec::new()));
-                pause = AGAIN.0;
+                change(&jobs, Some(ticket), |index| index.list(Vec::new()));
+                pauses.reset();
                 let _ = timeout(UNSERVED, asked.changed()).await;
             }
             Over::Refused => {
@@ -70,22 +66,22 @@ pub(super) async fn follow(shared: Weak<Shared>) {
                     "nodes are given no orders of jobs: the bridge may not read any (see deploy/bridge/rbac.yaml)"
                 );
                 // Known jobs stay, though they may be outdated.
-                change(&shared, Some(ticket), |_| ());
+                change(&jobs, Some(ticket), |_| ());
                 let _ = timeout(LOOK, asked.changed()).await;
             }
         }
     }
 }
 
-fn change(shared: &Weak<Shared>, read: Option<u64>, change: impl FnOnce(&mut Index)) {
-    if let Some(shared) = shared.upgrade() {
-        shared.jobs.change(read, change);
+fn change(jobs: &Weak<Jobs>, read: Option<u64>, change: impl FnOnce(&mut Index)) {
+    if let Some(jobs) = jobs.upgrade() {
+        jobs.change(read, change);
     }
 }
 
 async fn read(
     client: &Client,
-    shared: &Weak<Shared>,
+    jobs: &Weak<Jobs>,
     served: &[Kind],
     asked: &mut tokio::sync::watch::Receiver<u64>,
     ticket: u64,
@@ -110,15 +106,15 @@ async fn read(
             },
             else => return Over::Stale,
         };
-        if shared.strong_count() == 0 {
+        if jobs.strong_count() == 0 {
             return Over::Stale;
         }
         match event.map(|event| reading.take(kind, event)) {
             Ok(None) => {}
-            Ok(Some(Update::All(all))) => change(shared, Some(ticket), |index| index.list(all)),
-            Ok(Some(Update::Kind(kind, all))) => change(shared, None, |index| index.list_kind(kind, all)),
-            Ok(Some(Update::Set(job))) => change(shared, None, |index| index.set(job)),
-            Ok(Some(Update::Remove(uid))) => change(shared, None, |index| index.remove(&uid)),
+            Ok(Some(Update::All(all))) => change(jobs, Some(ticket), |index| index.list(all)),
+            Ok(Some(Update::Kind(kind, all))) => change(jobs, None, |index| index.list_kind(kind, all)),
+            Ok(Some(Update::Set(job))) => change(jobs, None, |index| index.set(job)),
+            Ok(Some(Update::Remove(uid))) => change(jobs, None, |index| index.remove(&uid)),
             Err(error) => {
                 log::warn!("watching jobs: {error}");
                 if let Some(over) = refusals.take(&error, reading.is_whole()) {

@@ -209,6 +209,14 @@ impl Jobs {
     }
 }
 
+/// Tells all that wait what has become of these answers.
+pub(super) fn answer(said: HashMap<Box<str>, Said>, outcome: &Outcome) {
+    for sender in said.into_values().flat_map(|said| said.waiting) {
+        // A node whose connection has ended answers again.
+        let _ = sender.send(outcome.clone());
+    }
+}
+
 fn concern(found: &Found, node: &str) -> Concern {
     let job = match found {
         Found::Live(job) => job,

@@ -24,8 +24,7 @@ pub(super) struct Leader {
     /// Random, so that a restarted bridge is another candidate.
     id: String,
     until: Mutex<Option<Instant>>,
-    /// Holder and time of the Lease as read last, and since when they are unchanged.
-    seen: Mutex<Option<(Value, Instant)>>,
+    seen: Mutex<Seen>,
 }
 
 impl Leader {
@@ -44,17 +43,7 @@ impl Leader {
             Err(error) if code(&error) == Some(404) => return self.create(requests, now).await,
             lease => lease?,
         };
-        let spec = json!([lease["spec"]["holderIdentity"], lease["spec"]["renewTime"]]);
-        let since = {
-            let mut seen = lock(&self.seen);
-            match &*seen {
-                Some((known, since)) if *known == spec => *since,
-                _ => seen.insert((spec.clone(), now)).1,
-            }
-        };
-        let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-        // The time is measured here, because clocks of machines differ.
-        if !holder.is_empty() && holder != self.id && now.duration_since(since) < LIFE {
+        if !lock(&self.seen).is_free(&lease["spec"], &self.id, now) {
             *lock(&self.until) = None;
             return Ok(());
         }
@@ -98,6 +87,46 @@ impl Leader {
     }
 }
 
+/// Holder and time of the Lease as read last, and since when they are unchanged.
+#[derive(Default)]
+struct Seen(Option<([Value; 2], Instant)>);
+
+impl Seen {
+    /// Whether this candidate may take the Lease, or has it.
+    fn is_free(&mut self, spec: &Value, id: &str, now: Instant) -> bool {
+        let read = [spec["holderIdentity"].clone(), spec["renewTime"].clone()];
+        let holder = read[0].as_str().unwrap_or_default();
+        let is_free = holder.is_empty() || holder == id;
+        match &self.0 {
+            // The time is measured here, because clocks of machines differ.
+            Some((known, since)) if *known == read => is_free || now.duration_since(*since) >= LIFE,
+            _ => {
+                self.0 = Some((read, now));
+                is_free
+            }
+        }
+    }
+}
+
 fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     value.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lease_of_another_is_free_once_it_is_not_renewed() {
+        let lease = |holder: &str, time: &str| json!({"holderIdentity": holder, "renewTime": time});
+        let (mut seen, begun) = (Seen::default(), Instant::now());
+        let mut is_free = |holder, time, now| seen.is_free(&lease(holder, time), "own", now);
+        assert!(!is_free("other", "1", begun), "it may have been renewed just now, whatever its time says");
+        assert!(!is_free("other", "1", begun + LIFE / 2));
+        assert!(!is_free("other", "2", begun + LIFE), "it was renewed");
+        assert!(!is_free("other", "2", begun + LIFE * 3 / 2));
+        assert!(is_free("other", "2", begun + LIFE * 2));
+        assert!(!is_free("third", "2", begun + LIFE * 2), "another bridge was faster");
+        assert!(is_free("own", "3", begun + LIFE * 2) && is_free("", "3", begun + LIFE * 2));
+    }
 }

@@ -59,8 +59,8 @@ pub(super) fn start(shared: &Arc<Shared>) {
     let named = SystemRandom::new().fill(&mut bytes);
     // Without randomness TLS does not work either, so no node will connect.
     let id = format!("bridge-{}", if named.is_ok() { hex(&bytes) } else { std::process::id().to_string() });
-    let weak = Arc::downgrade(shared);
-    tokio::spawn(panics::keep("the watch of jobs", move || follow::follow(Weak::clone(&weak))));
+    let (client, jobs) = (shared.clients.own().clone(), Arc::downgrade(&shared.jobs));
+    tokio::spawn(panics::keep("the watch of jobs", move || follow::follow(client.clone(), Weak::clone(&jobs))));
     let weak = Arc::downgrade(shared);
     tokio::spawn(panics::keep("jobs", move || tasks::run(Weak::clone(&weak), id.clone())));
 }

@@ -15,20 +15,18 @@ const PAGE: usize = 500;
 
 /// Whether the node is connected to this bridge, and has said hello.
 pub(super) fn is_here(shared: &Shared, node: &str) -> bool {
-    shared.known(node).is_some_and(|node| node.takes_orders().is_some())
+    shared.nodes.get(node).is_some_and(|node| node.takes_orders().is_some())
 }
 
 /// Whether the node is connected to any bridge, according to this one.
 pub(super) fn is_connected(shared: &Shared, node: &str) -> bool {
-    let here = shared.known(node);
-    if here.as_ref().is_some_and(|here| here.link().is_some()) {
+    if shared.nodes.get(node).is_some_and(|here| here.link().is_some()) {
         return true;
     }
-    // It was connected here last, and is offline, perhaps not long enough to count as silent.
-    let last_here = here.is_some_and(|here| here.last_seen().is_some() && here.look().0 >= shared.elsewhere(node));
     // A bridge that runs alone writes no number on its nodes: a number belongs to another bridge.
-    let elsewhere = shared.settings.replicated || shared.elsewhere(node) > 0;
-    elsewhere && !last_here && !shared.jobs.nodes.is_silent(node)
+    let elsewhere = shared.settings.replicated || shared.nodes.elsewhere(node) > 0;
+    // A node that was here last is offline, perhaps not long enough to count as silent.
+    elsewhere && !shared.nodes.was_here_last(node) && !shared.jobs.nodes.is_silent(node)
 }
 
 /// The nodes that a job targets; false for a name that is not a node of a bridge.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tokio::time::{sleep, timeout};
 
 use super::index::Found;
-use super::known::Said;
+use super::known::{Said, answer};
 use super::leader::Leader;
 use super::nodes::{is_connected, is_here, resolve};
 use super::order::{self, Targets};
@@ -173,7 +173,7 @@ impl Work {
     /// A node whose program knows no orders will never answer.
     fn refuse_for_old_nodes(&self, shared: &Shared, job: &Job) {
         for entry in job.status.nodes.iter().filter(|entry| entry.is_under_way()) {
-            if shared.known(&entry.node_name).and_then(|node| node.takes_orders()) == Some(false) {
+            if shared.nodes.get(&entry.node_name).and_then(|node| node.takes_orders()) == Some(false) {
                 let reason =
                     format!("this node's program knows no jobs (it does not name {ORDERS}): upgrade it by hand once");
                 let status = OrderStatus { phase: OrderPhase::Failure, reason, ..OrderStatus::default() };
@@ -243,11 +243,4 @@ fn take_all(job: &mut Job, news: &HashMap<Box<str>, Said>) {
         }
     }
     job.status.nodes = nodes;
-}
-
-fn answer(news: HashMap<Box<str>, Said>, outcome: &Outcome) {
-    for sender in news.into_values().flat_map(|said| said.waiting) {
-        // A node whose connection has ended answers again.
-        let _ = sender.send(outcome.clone());
-    }
 }

@@ -13,6 +13,7 @@ use super::post::Posted;
 use super::route::{Route, Source, Target};
 use super::state::RuleState;
 use super::write::now;
+use crate::bridge::pauses::Pauses;
 
 /// Pause after a failed attempt, doubled up to the second value.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -34,7 +35,7 @@ pub(in crate::bridge) async fn deliver(
     message: RuleMessage,
     until: Instant,
 ) -> Ended {
-    let mut pause = AGAIN.0;
+    let mut pauses = Pauses::new(AGAIN);
     loop {
         // Read for each attempt, because rules change.
         let (watch, route) = rules.route(&message.rule).await;
@@ -57,13 +58,12 @@ pub(in crate::bridge) async fn deliver(
             Posted::Trouble(why) => why,
         };
         log::debug!("rule {}/{}: {}", route.name.0, route.name.1, printable(failed(&why)));
-        if until.saturating_duration_since(Instant::now()) <= pause {
+        if until.saturating_duration_since(Instant::now()) <= pauses.length() {
             watch.count(&route, Err(failed(&format!("{why}; its time is over"))));
             return Ended::Failed;
         }
         drop(watch);
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(AGAIN.1);
+        pauses.wait().await;
     }
 }
 

@@ -13,6 +13,7 @@ use super::write::now;
 use crate::bridge::Bridge;
 use crate::bridge::node::{Asked, Command};
 use crate::bridge::shared::Shared;
+use crate::bridge::world::Round;
 
 /// Timeout for a node's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,7 +27,8 @@ pub struct Desk {
 impl Bridge {
     /// Starts to read the rules.
     pub fn rules(&self) -> Desk {
-        let watch = self.shared.rules.watch.get_or(0, || RuleWatch::begin(&self.shared.clients, 0));
+        let round = Round::default();
+        let watch = self.shared.rules.watch.get_or(round, || RuleWatch::begin(&self.shared.clients, round));
         Desk { shared: Arc::clone(&self.shared), watch }
     }
 }
@@ -43,7 +45,7 @@ impl Desk {
 
     /// Address (`IP:PORT`) at which the node's bridge accepts such requests, if that is another bridge and has one.
     pub fn elsewhere(&self, node: &str) -> Option<String> {
-        if self.shared.known(node).is_some_and(|node| node.link().is_some()) {
+        if self.shared.nodes.get(node).is_some_and(|node| node.link().is_some()) {
             return None;
         }
         let place = self.shared.node_access.rules_at(node)?;
@@ -66,7 +68,7 @@ impl Desk {
         let failed = |failure, why: &str| CallResult::Failed { failure, why: why.to_owned() };
         let (answer, answered) = oneshot::channel();
         let asked = Command::Ask(Box::new(Asked { call, answer }));
-        let link = self.shared.known(node).and_then(|node| node.link());
+        let link = self.shared.nodes.get(node).and_then(|node| node.link());
         if link.is_none_or(|link| link.commands.unbounded_send(asked).is_err()) {
             return failed(CallFailure::Unavailable, "the node is not connected to this bridge");
         }

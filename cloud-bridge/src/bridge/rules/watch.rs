@@ -17,6 +17,7 @@ use crate::bridge::discovery::has;
 use crate::bridge::followed::follow::{LOOK, Look, follow};
 use crate::bridge::followed::known::{Known, View, lock};
 use crate::bridge::followed::present::Rounds;
+use crate::bridge::world::Round;
 
 /// Requests no early checks.
 struct Looks;
@@ -38,7 +39,7 @@ impl Look for Looks {
 /// A watch that runs as long as a task holds it.
 pub(in crate::bridge) struct RuleWatch {
     /// The newest round of readings that a node needs; older answers are not sent.
-    wanted: watch::Sender<u64>,
+    wanted: watch::Sender<Round>,
     known: Arc<Mutex<Known<Index>>>,
     tally: Arc<Mutex<Tally>>,
     tasks: [JoinHandle<()>; 2],
@@ -51,14 +52,14 @@ impl Drop for RuleWatch {
 }
 
 impl Rounds for RuleWatch {
-    fn wanted(&self) -> &watch::Sender<u64> {
+    fn wanted(&self) -> &watch::Sender<Round> {
         &self.wanted
     }
 }
 
 impl RuleWatch {
     /// Reads everything in this round or later.
-    pub(in crate::bridge) fn begin(clients: &Clients, round: u64) -> Self {
+    pub(in crate::bridge) fn begin(clients: &Clients, round: Round) -> Self {
         let (wanted, rounds) = watch::channel(round);
         let (known, tally): (Arc<Mutex<Known<Index>>>, Arc<Mutex<Tally>>) = Default::default();
         let (client, all) = (clients.own().clone(), Arc::clone(&known));

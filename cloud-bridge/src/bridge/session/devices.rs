@@ -9,6 +9,7 @@ use futures::{StreamExt, stream};
 use sampan_log::printable::printable;
 
 use crate::bridge::devices::write::{Ended, Writer};
+use crate::bridge::pauses::Pauses;
 use crate::bridge::reports::Reports;
 use crate::bridge::requests::Requests;
 use crate::bridge::shared::Shared;
@@ -55,37 +56,61 @@ pub(super) async fn write(
 
 async fn one(writer: &Writer, reports: &Reports, report: DeviceReport) -> Result<Vec<DeviceRefusal>, Fenced> {
     let what = printable(format_args!("{}/{}", report.namespace, report.name)).to_string();
-    let (mut pause, mut obstacles) = (AGAIN.0, 0);
+    let (mut pauses, mut obstacles) = (Pauses::new(AGAIN), 0);
     let refused = loop {
-        let why = match writer.write(&report).await {
-            Ended::Written(refused) => break refused,
-            Ended::Refused(why) => break vec![why],
-            Ended::Obstacle(why) if obstacles == OBSTACLES => break vec![why],
-            Ended::Obstacle(why) => {
-                obstacles += 1;
-                why
-            }
-            Ended::Trouble(why) => why,
+        let why = match judged(writer.write(&report).await, &mut obstacles) {
+            Ok(refused) => break refused,
+            Err(why) => why,
         };
         log::debug!("node {}: Device {what}: will be tried again: {}", writer.node, printable(why));
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(AGAIN.1);
+        pauses.wait().await;
         // Time has passed: an old report must not replace one of a newer connection.
         lead(writer, reports).await?;
     };
     Ok(refused.into_iter().map(|reason| DeviceRefusal { uid: report.uid.clone(), reason }).collect())
 }
 
+/// What is refused for good, or the reason for another attempt. `obstacles`: the number of those before.
+fn judged(ended: Ended, obstacles: &mut u32) -> Result<Vec<String>, String> {
+    match ended {
+        Ended::Written(refused) => Ok(refused),
+        Ended::Refused(why) => Ok(vec![why]),
+        Ended::Obstacle(why) if *obstacles == OBSTACLES => Ok(vec![why]),
+        Ended::Obstacle(why) => {
+            *obstacles += 1;
+            Err(why)
+        }
+        Ended::Trouble(why) => Err(why),
+    }
+}
+
 /// Repeats the check until the API answers.
 async fn lead(writer: &Writer, reports: &Reports) -> Result<(), Fenced> {
-    let mut pause = AGAIN.0;
+    let mut pauses = Pauses::new(AGAIN);
     loop {
         match reports.leads().await {
             Ok(true) => return Ok(()),
             Ok(false) => return Err(Fenced),
             Err(why) => log::warn!("node {}: asking whose it is: {}", writer.node, printable(why)),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(AGAIN.1);
+        pauses.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn obstacle_that_stays_is_told_to_the_node_and_an_api_that_is_away_is_waited_for() {
+        let (why, mut obstacles) = (|| "w".to_owned(), 0);
+        for _ in 0..OBSTACLES {
+            assert_eq!(judged(Ended::Obstacle(why()), &mut obstacles), Err(why()));
+            assert_eq!(judged(Ended::Trouble(why()), &mut obstacles), Err(why()));
+        }
+        assert_eq!(judged(Ended::Obstacle(why()), &mut obstacles), Ok(vec![why()]));
+        assert_eq!(judged(Ended::Trouble(why()), &mut obstacles), Err(why()));
+        assert_eq!(judged(Ended::Refused(why()), &mut obstacles), Ok(vec![why()]));
+        assert_eq!(judged(Ended::Written(Vec::new()), &mut obstacles), Ok(Vec::new()));
     }
 }

@@ -11,6 +11,7 @@ use sampan_log::printable::printable;
 use super::Connection;
 use super::pending::Done;
 use crate::bridge::counters;
+use crate::bridge::pauses::Pauses;
 use crate::bridge::reports::refusal_event;
 use crate::bridge::told::kinds::Kind;
 use crate::bridge::work_queue::{Answer, Attempt, Lane, Outcome, describe};
@@ -88,7 +89,7 @@ impl Connection {
         let (reports, name) = (Arc::clone(&self.reports), self.node.name.clone());
         let gate = Arc::clone(&self.shared.writes);
         let rewrite = async move {
-            let mut pause = REWRITE.0;
+            let mut pauses = Pauses::new(REWRITE);
             let mut newest: kube::Result<bool> = Ok(true);
             loop {
                 let outcome = match newest {
@@ -105,8 +106,7 @@ impl Connection {
                 if let Outcome::Refused(_) = outcome {
                     return Done::Rewritten;
                 }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(REWRITE.1);
+                pauses.wait().await;
                 // Time has passed: an old report must not replace one of a newer connection.
                 newest = reports.is_newest().await;
             }

@@ -1,6 +1,8 @@
 //! The websocket of a connection: whole frames in and out, compressed ones as binary messages, and long ones in
 //! fragments.
 
+use std::time::Instant;
+
 use async_tungstenite::tungstenite::protocol::frame::Frame as Fragment;
 use async_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use async_tungstenite::tungstenite::{Error as SocketError, Message, Utf8Bytes};
@@ -74,11 +76,14 @@ fn fragments(kind: Data, bytes: Bytes) -> impl Iterator<Item = Fragment> {
     })
 }
 
-/// The next frame; the end of the connection is an error.
-pub(super) async fn next_frame<S>(receiver: &mut WebSocketReceiver<S>) -> Result<Frame, SocketError>
+/// The next frame, not before this time; the end of the connection is an error. It is safe to drop the future.
+pub(super) async fn read<S>(not_before: Instant, receiver: &mut WebSocketReceiver<S>) -> Result<Frame, SocketError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    if not_before > Instant::now() {
+        tokio::time::sleep_until(not_before.into()).await;
+    }
     loop {
         match receiver.next().await {
             Some(Ok(Message::Text(text))) => return Ok(Frame::Text(text)),

@@ -1,6 +1,6 @@
 //! Which nodes receive orders of jobs: all nodes at once, since most have none. Pure.
 
-use super::{Effect, Group, World};
+use super::{Effect, Group, Round, World};
 
 impl World {
     /// A node says on connecting whether it takes orders.
@@ -25,7 +25,7 @@ impl World {
     }
 
     /// Sets the orders of these nodes, without changing others. `round`: everything was read for that round.
-    pub fn orders(&mut self, round: Option<u64>, changed: Vec<(String, Group)>) -> Vec<Effect> {
+    pub fn orders(&mut self, round: Option<Round>, changed: Vec<(String, Group)>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for (node, group) in changed {
             let old = match group.is_empty() {
@@ -107,10 +107,13 @@ mod tests {
                 .iter()
                 .all(|e| matches!(e, Effect::Set { .. }))
         );
-        assert_eq!(words(&world.orders(Some(1), vec![])), ["listed a"]);
+        assert_eq!(words(&world.orders(Some(Round(1)), vec![])), ["listed a"]);
         assert_eq!(come(&mut world, "b"), ["read"]);
-        assert!(world.orders(Some(1), vec![]).is_empty(), "that was before");
-        assert_eq!(words(&world.orders(Some(2), vec![("b".into(), group(&[("j", "1")]))])), ["set b j 1", "listed b"]);
+        assert!(world.orders(Some(Round(1)), vec![]).is_empty(), "that was before");
+        assert_eq!(
+            words(&world.orders(Some(Round(2)), vec![("b".into(), group(&[("j", "1")]))])),
+            ["set b j 1", "listed b"]
+        );
         world.add_node("old");
         world.refresh("old", 9);
         let round = world.round();
@@ -123,7 +126,7 @@ mod tests {
     fn orders_come_change_and_go() {
         let mut world = World::default();
         come(&mut world, "a");
-        world.orders(Some(1), vec![]);
+        world.orders(Some(Round(1)), vec![]);
         assert_eq!(
             words(&world.orders(None, vec![("a".into(), group(&[("j", "1"), ("k", "1")]))])),
             ["set a j 1", "set a k 1"]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use edge_protocol::message::ObjectKey;
 
-use super::{Effect, Pod, World, without};
+use super::{Effect, Pod, Round, World, without};
 use crate::bridge::slim::BoundPod;
 
 /// Maximum number of deleted pods of one node that are remembered by their uids.
@@ -14,7 +14,7 @@ pub(super) const MAX_BURIED: usize = 1024;
 impl World {
     /// The pods of a node, from a list of version `at` that was requested in this round. The watch may be ahead of that
     /// list or behind.
-    pub fn seed(&mut self, node: &str, round: u64, pods: Vec<BoundPod>, at: Option<u64>) -> Vec<Effect> {
+    pub fn seed(&mut self, node: &str, round: Round, pods: Vec<BoundPod>, at: Option<u64>) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(view) = self.nodes.get_mut(node).filter(|view| round >= view.round) else { return effects };
         let shown: HashSet<&str> = pods.iter().map(BoundPod::uid).collect();

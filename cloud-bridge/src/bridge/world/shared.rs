@@ -6,6 +6,7 @@ use std::sync::Arc;
 use edge_protocol::message::ObjectKey;
 
 use super::effect::Effect;
+use super::round::Round;
 use crate::bridge::told::kinds::{Kind, Reader};
 use crate::bridge::told::{Group, Told};
 
@@ -18,9 +19,9 @@ pub(super) struct Shared {
     /// The node in whose name it is watched.
     pub(super) reader: String,
     /// The round in which its present watch was started.
-    pub(super) started: u64,
+    pub(super) started: Round,
     /// The round of the watch that delivered the value, which is of that round or later.
-    pub(super) told: u64,
+    pub(super) told: Round,
 }
 
 /// A node whose pods name an object.
@@ -68,19 +69,19 @@ impl Value {
 
 impl Shared {
     /// Requests an object again that was dropped. Pods wait for it as for one that was never read.
-    pub(super) fn read_again(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
+    pub(super) fn read_again(&mut self, round: Round, key: &ObjectKey, effects: &mut Vec<Effect>) {
         (self.value, self.started) = (Value::Pending, round);
         effects.push(Effect::Watch { key: key.clone(), node: self.reader.clone() });
     }
 
     /// Requests an object that was not read before, because no node had room for its name.
-    pub(super) fn read_in_name_of(&mut self, node: &str, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
+    pub(super) fn read_in_name_of(&mut self, node: &str, round: Round, key: &ObjectKey, effects: &mut Vec<Effect>) {
         node.clone_into(&mut self.reader);
         self.read_again(round, key, effects);
     }
 
     /// Makes another node the reader: preferably one that is allowed to read.
-    pub(super) fn read_by_another(&mut self, round: u64, key: &ObjectKey, effects: &mut Vec<Effect>) {
+    pub(super) fn read_by_another(&mut self, round: Round, key: &ObjectKey, effects: &mut Vec<Effect>) {
         let users = self.users.iter().filter(|(_, user)| user.standing != Standing::Unasked);
         let others = || users.clone().filter(|(node, _)| **node != self.reader);
         let with = |standing| others().find(|(_, user)| user.standing == standing);
@@ -114,7 +115,7 @@ impl Shared {
     }
 
     /// Whether the known state may be older than that of the node.
-    pub(super) fn is_late_for(&self, node: &str, round: u64) -> bool {
+    pub(super) fn is_late_for(&self, node: &str, round: Round) -> bool {
         match self.standing(node) {
             // It is as good as missing there.
             Some(Standing::Unasked) => false,

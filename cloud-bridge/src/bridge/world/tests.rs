@@ -61,7 +61,7 @@ fn words(effects: &[Effect]) -> Vec<String> {
 }
 
 /// The node's first connection; returns the round of the readings that follow.
-fn hello(world: &mut World, node: &str) -> u64 {
+fn hello(world: &mut World, node: &str) -> Round {
     world.add_node(node);
     world.refresh(node, 1);
     world.round()

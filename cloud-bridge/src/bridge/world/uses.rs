@@ -8,7 +8,7 @@ use edge_protocol::message::ObjectKey;
 use super::objects::warn_without_room;
 use super::room::Place;
 use super::shared::{Shared, Standing, User, Users, Value, is_guarded};
-use super::{Effect, Group, Told, World};
+use super::{Effect, Group, Round, Told, World};
 
 impl World {
     /// Whether a pod of this node names the object.
@@ -123,7 +123,7 @@ impl World {
         let (key, started) = (ObjectKey::clone(&name), self.round);
         let shared = self.shared.entry(name).or_insert_with(|| {
             let reader = node.to_owned();
-            Shared { value: Value::Absent, users: BTreeMap::new(), reader, started, told: 0 }
+            Shared { value: Value::Absent, users: BTreeMap::new(), reader, started, told: Round::default() }
         });
         let unread = shared.is_unread();
         shared.users.insert(node.to_owned(), User { pods: 1, standing });

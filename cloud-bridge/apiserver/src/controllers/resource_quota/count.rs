@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::kinds::event;
 use crate::kinds::pod::amounts::{Amounts, add, amounts};
 use crate::kinds::resource_quota::STORAGE;
-use crate::kinds::resource_quota::usage::{in_scope, takes, usage};
+use crate::kinds::resource_quota::usage::{in_scope, measured, takes, usage};
 use crate::state::Inner;
 use crate::storage::{Most, Store, StoreError, Stored};
 use apimachinery::key::ObjectKey;
@@ -67,8 +67,13 @@ impl Count {
         let namespace = Some(self.quota.key.namespace.as_str());
         let page = store.list_at(storage, namespace, self.rev, self.after.as_ref(), PAGE, &|_| true)?;
         let now = Timestamp::now();
-        for object in page.items.iter().filter(|object| in_scope(resource, self.quota.value(), object.value())) {
-            let mut used = usage(resource, object.value(), now);
+        for object in &page.items {
+            // Of other kinds only the number counts: a large body is not parsed for it.
+            let object = if measured(resource) { object.value() } else { object.head() };
+            if !in_scope(resource, self.quota.value(), object) {
+                continue;
+            }
+            let mut used = usage(resource, object, now);
             used.retain(|name, _| self.counted.contains_key(name));
             add(&mut self.counted, &used);
         }

@@ -45,7 +45,12 @@ fn extended(name: &str) -> bool {
     name.contains('/') && (!name.contains("kubernetes.io/") || name.starts_with("deviceclass.resource.kubernetes.io/"))
 }
 
-/// Usage of one object.
+/// Whether the usage of an object depends on more than that it exists.
+pub(crate) fn measured(resource: &str) -> bool {
+    [PODS, SERVICES, CLAIMS].contains(&resource)
+}
+
+/// Usage of one object; of a kind that is not [`measured`] its metadata is enough.
 pub(crate) fn usage(resource: &str, object: &Value, now: Timestamp) -> Amounts {
     let mut used = Amounts::new();
     let mut set = |name: String, number: i64| {

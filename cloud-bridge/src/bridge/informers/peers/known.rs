@@ -6,7 +6,9 @@ use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
 use serde_json::{Value, json};
 
-use crate::bridge::name::{Name, name_of};
+use crate::bridge::followed::News;
+use crate::bridge::followed::listing::Listing;
+use crate::bridge::name::Name;
 use crate::bridge::peer_pod::PeerPod;
 
 /// An event of a watch.
@@ -32,8 +34,8 @@ pub(in crate::bridge::informers) enum Change {
 /// The lists that are being read.
 #[derive(Default)]
 pub(super) struct Lists {
-    namespaces: Option<BTreeMap<String, Value>>,
-    pods: Option<BTreeMap<Name, PeerPod>>,
+    namespaces: Listing<Value>,
+    pods: Listing<PeerPod>,
 }
 
 impl Known {
@@ -44,76 +46,58 @@ impl Known {
 
     /// Takes an event of the watch of namespaces; returns what followers are told.
     pub(super) fn take_namespace(&mut self, event: Seen, lists: &mut Lists) -> Option<Change> {
-        let entry =
-            |namespace: DynamicObject| (namespace.metadata.name.unwrap_or_default(), json!(namespace.metadata.labels));
-        match event {
-            Ok(Event::Init) => {
-                lists.namespaces = Some(BTreeMap::new());
-                return None;
-            }
-            Ok(Event::InitApply(namespace)) => {
-                lists.namespaces.get_or_insert_default().extend([entry(namespace)]);
-                return None;
-            }
-            Ok(Event::InitDone) => {
-                self.namespaces = lists.namespaces.take().unwrap_or_default();
-                self.answered[0] = true;
-            }
-            Ok(Event::Apply(namespace)) => {
-                let (name, labels) = entry(namespace);
-                if self.namespaces.get(&name) == Some(&labels) {
-                    return None;
-                }
-                self.namespaces.insert(name, labels);
-            }
-            Ok(Event::Delete(namespace)) => drop(self.namespaces.remove(&entry(namespace).0)),
-            Err(error) => {
-                log::warn!("watching the namespaces that policies mean: {error}");
-                if std::mem::replace(&mut self.answered[0], true) {
-                    return None;
-                }
-            }
-        }
-        Some(Change::All)
+        let labels = |namespace: &DynamicObject| Some(json!(namespace.metadata.labels));
+        let mut change = None;
+        let error = lists.namespaces.take(event, labels, |news| change = self.namespaces_changed(news));
+        let Some(error) = error else { return change };
+        log::warn!("watching the namespaces that policies mean: {error}");
+        self.refused(0)
     }
 
     /// Same for the watch of pods.
     pub(super) fn take_pod(&mut self, event: Seen, lists: &mut Lists) -> Option<Change> {
-        let name = |pod: &DynamicObject| name_of(&pod.metadata);
-        match event {
-            Ok(Event::Init) => {
-                lists.pods = Some(BTreeMap::new());
-                None
+        let mut change = None;
+        let error = lists.pods.take(event, PeerPod::of, |news| change = self.pods_changed(news));
+        let Some(error) = error else { return change };
+        log::warn!("watching the pods that policies mean: {error}");
+        self.refused(1)
+    }
+
+    fn namespaces_changed(&mut self, news: News<Value>) -> Option<Change> {
+        match news {
+            News::All(all) => {
+                self.namespaces = all.into_iter().map(|((_, name), labels)| (name, labels)).collect();
+                self.answered[0] = true;
             }
-            Ok(Event::InitApply(pod)) => {
-                lists.pods.get_or_insert_default().extend(PeerPod::of(&pod).map(|peer| (name(&pod), peer)));
-                None
-            }
-            Ok(Event::InitDone) => {
-                self.pods = lists.pods.take().unwrap_or_default();
+            News::One((_, name), labels) if self.namespaces.get(&name) == labels.as_ref() => return None,
+            News::One((_, name), Some(labels)) => drop(self.namespaces.insert(name, labels)),
+            News::One((_, name), None) => drop(self.namespaces.remove(&name)),
+        }
+        Some(Change::All)
+    }
+
+    fn pods_changed(&mut self, news: News<PeerPod>) -> Option<Change> {
+        match news {
+            News::All(all) => {
+                self.pods = all;
                 self.answered[1] = true;
                 Some(Change::All)
             }
-            Ok(Event::Apply(pod)) => {
-                let (name, peer) = (name(&pod), PeerPod::of(&pod));
-                if self.pods.get(&name) == peer.as_ref() {
-                    return None;
-                }
-                match peer {
-                    Some(peer) => drop(self.pods.insert(name.clone(), peer)),
-                    None => drop(self.pods.remove(&name)),
-                }
+            News::One(name, pod) if self.pods.get(&name) == pod.as_ref() => None,
+            News::One(name, Some(pod)) => {
+                self.pods.insert(name.clone(), pod);
                 Some(Change::Pod(name))
             }
-            Ok(Event::Delete(pod)) => {
-                self.pods.remove(&name(&pod));
-                Some(Change::Pod(name(&pod)))
-            }
-            Err(error) => {
-                log::warn!("watching the pods that policies mean: {error}");
-                (!std::mem::replace(&mut self.answered[1], true)).then_some(Change::All)
+            News::One(name, None) => {
+                self.pods.remove(&name);
+                Some(Change::Pod(name))
             }
         }
+    }
+
+    /// The API refuses one of the two: it counts as read, which followers are told once.
+    fn refused(&mut self, which: usize) -> Option<Change> {
+        (!std::mem::replace(&mut self.answered[which], true)).then_some(Change::All)
     }
 }
 
@@ -147,7 +131,9 @@ mod tests {
         assert_eq!(take(Event::Apply(pod("web", "Pending"))), None, "its phase does not matter");
         assert_eq!(take(Event::Apply(pod("web", "Failed"))), web(), "it has ended");
         assert_eq!(take(Event::Apply(pod("web", "Failed"))), None);
-        assert_eq!(take(Event::Delete(pod("web", "Failed"))), web());
+        assert_eq!(take(Event::Delete(pod("web", "Failed"))), None);
+        assert_eq!(take(Event::Apply(pod("web", "Running"))), web());
+        assert_eq!(take(Event::Delete(pod("web", "Running"))), web());
         assert!(known.pods.is_empty());
     }
 

@@ -19,9 +19,9 @@ enum Due {
     Watch(ObjectKey),
     Admission(String, ObjectKey),
     LookUp(String, ObjectKey, String),
-    Jobs(u64),
+    Jobs(Round),
     /// The list of pods of this round for these nodes, as it was at this version.
-    Seed(u64, BTreeSet<String>, Vec<BoundPod>, u64),
+    Seed(Round, BTreeSet<String>, Vec<BoundPod>, u64),
     /// The next event of the watch of pods.
     Event,
 }
