@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::cut;
+use super::facts::cut;
 
 /// No reason of a pod is longer.
 const REASON: usize = 64;
