@@ -59,7 +59,7 @@ fn installed_program_is_synced_before_it_has_its_name() {
 fn purge_spares_mounts_and_logs_of_others() {
     let script = packaged("edge-runtime/postrm");
     let at = |text: &str| script.find(text).expect("it is in the script");
-    let looks = at("grep -q \" $state[/ ]\" /proc/self/mounts");
+    let looks = at("grep -q \" ${state}[/ ]\" /proc/self/mounts");
     assert!(looks < at("rm -rf --one-file-system /var/lib/edge-runtime\n"));
     let key = at("rm -rf --one-file-system /var/lib/edge-runtime/identity");
     let may_fail = at("rm -rf --one-file-system /run").min(at("/var/log/pods/*"));
