@@ -33,7 +33,11 @@ pub(super) const VERB: Verb = Verb {
         Flag::value("node", "NAME", "name that the token was created for (the one in the token unless given)"),
         Flag::value("label", "KEY=VALUE", "label of the Node object, stored in config.yaml (repeatable)"),
         Flag::value("proxy", "URL", "HTTP proxy of the link and of pulls, stored in config.yaml"),
-        Flag::value("proxy-user-file", "FILE", "login at the proxy in one line, name and password with a colon between; needs --proxy"),
+        Flag::value(
+            "proxy-user-file",
+            "FILE",
+            "login at the proxy in one line, name and password with a colon between; needs --proxy",
+        ),
         Flag::value("wait", "DURATION", "how long to wait until the node is up (default 2m)"),
         Flag::switch("no-start", "do not start the service"),
         Flag::switch("no-checks", "skip the preflight checks"),
