@@ -202,7 +202,7 @@ impl Node {
 /// replicas and restarts.
 fn next_session(newest: u64, now: SystemTime) -> u64 {
     let millis = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
-    // Anybody with rights on Nodes may have written the largest number.
+    // Any client with rights on Nodes may have written the largest number.
     u64::try_from(millis).unwrap_or(u64::MAX).max(newest.saturating_add(1))
 }
 

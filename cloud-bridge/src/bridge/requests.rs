@@ -160,7 +160,7 @@ pub(super) fn code(error: &kube::Error) -> Option<u16> {
 }
 
 /// Whether the API has understood a request and refused it, or the request could not be made: another attempt would fail
-/// as well. Credentials that are being renewed and an API that is busy are no refusal.
+/// as well. It is not a refusal if credentials are being renewed, or the API is busy.
 pub(super) fn is_refusal(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => (400..500).contains(&status.code) && !matches!(status.code, 401 | 408 | 429),

@@ -23,7 +23,7 @@ pub(crate) struct Wanted {
     pub(crate) token: Token,
     /// Labels of its Node object.
     pub(crate) labels: BTreeMap<String, String>,
-    /// None: the one in the configuration, if there is one.
+    /// Without it the one in the configuration counts, if there is one.
     pub(crate) proxy: Option<proxy::Named>,
 }
 

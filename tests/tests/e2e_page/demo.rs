@@ -92,7 +92,7 @@ impl WaterWorks {
         self.gateways.iter_mut().find(|gateway| gateway.name == name).expect("a gateway")
     }
 
-    /// Gives the site a history: an outage of one link, a gateway that goes down for good, two fleet jobs.
+    /// Gives the site a history: an outage of one link, a gateway that stays down, two fleet jobs.
     pub(crate) fn live(&mut self) {
         self.gateway_mut(SHOWN).kill();
         std::thread::sleep(OUTAGE);
@@ -105,7 +105,7 @@ impl WaterWorks {
             let unknown = conditions.any(|one| one["type"] == "Ready" && one["status"] == "Unknown");
             if unknown { Ok(()) } else { Err(node["status"]["conditions"].to_string()) }
         });
-        // The upgrade waits for somebody, and holds up no other job.
+        // The upgrade waits for a confirmation, and holds up no other job.
         let [images, upgrade] = objects::jobs();
         kubectl.apply_all(&[upgrade]);
         wait_counts(kubectl, "nodeupgradejob/to-1-4", &[("total", 2), ("inProgress", 1), ("pending", 1)]);

@@ -42,7 +42,7 @@ impl Page {
     }
 }
 
-/// What somebody gets who asks at the socket.
+/// Answer to a request at the socket.
 fn at_socket(path: &Path, what: &str) -> String {
     let mut stream = UnixStream::connect(path).expect("it listens");
     stream.write_all(format!("GET {what} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("asked");
@@ -127,7 +127,7 @@ fn one_node_shows_itself_with_its_daemon_and_without() {
     process.stop();
     assert!(!socket.exists(), "it has taken its socket with it");
     browser.wait("the loss is told", "document.getElementById('lost').textContent.includes('is lost')");
-    // One that was killed is in nobody's way.
+    // One that was killed does not prevent the next one.
     let mut killed = Page::start(&node);
     killed.process.kill();
     assert!(socket.exists());

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::browser::Browser;
 use super::say;
 
-/// Expression: the table has so many nodes.
+/// Expression: the table has this number of nodes.
 pub(crate) fn rows(count: usize) -> String {
     format!("document.getElementById('table').ariaRowCount === '{}'", count + 1)
 }

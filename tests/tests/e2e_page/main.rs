@@ -155,7 +155,7 @@ fn people_see_their_nodes_on_the_page() {
     browser.wait("all nodes are shown again", &shown);
 }
 
-/// Nothing was asked of anybody else, and no rule of the page was broken.
+/// No other host was asked, and no rule of the page was broken.
 fn assert_quiet(browser: &Browser, url: &str) {
     for event in &browser.events {
         let asked =
@@ -188,7 +188,7 @@ fn thousands(number: usize) -> String {
     if number < 1000 { number.to_string() } else { format!("{},{:03}", number / 1000, number % 1000) }
 }
 
-/// Of a condition that no controller writes: nobody hears of these nodes, which makes them Unknown after a while.
+/// Of a condition that no controller writes: these nodes do not report, which makes them Unknown after a while.
 fn follow_a_change(browser: &mut Browser, api: &mut Api) {
     browser.value("location.hash = '#?edge-00001'").expect("a page");
     browser.wait("it is the only one", &rows(1));

@@ -1,4 +1,4 @@
-//! CPU and memory of a real node and its pod on the page; a node that is not connected has none.
+//! CPU and memory of a real node and its pod on the page; a node that is not connected does not have them.
 
 use sampan_tests::can_run;
 use sampan_tests::manifest::{pod, shell};

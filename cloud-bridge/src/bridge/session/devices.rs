@@ -70,7 +70,7 @@ async fn one(writer: &Writer, reports: &Reports, report: DeviceReport) -> Result
     Ok(refused.into_iter().map(|reason| DeviceRefusal { uid: report.uid.clone(), reason }).collect())
 }
 
-/// What is refused for good, or the reason for another attempt. `obstacles`: the number of those before.
+/// What is refused permanently, or the reason for another attempt. `obstacles`: the number of those before.
 fn judged(ended: Ended, obstacles: &mut u32) -> Result<Vec<String>, String> {
     match ended {
         Ended::Written(refused) => Ok(refused),

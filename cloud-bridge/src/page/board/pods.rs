@@ -25,7 +25,7 @@ struct Known {
 /// All pods that are bound to any node: which nodes are bridged may only be known later.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    /// By `NAMESPACE/NAME`.
+    /// Key: `NAMESPACE/NAME`.
     pods: BTreeMap<Box<str>, Known>,
     counts: HashMap<Arc<str>, Counts>,
     /// Number of the newest list.
