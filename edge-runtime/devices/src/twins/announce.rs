@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sampan_devices_control::{Named, Text};
 
+use super::body::model_of;
 use super::device::{Device, State, kind_in};
 use super::documents::{self, Delta, Document, Member, MembershipUpdated, Step, Twin};
 use super::now::{Now, rfc3339};
 use super::waiting::Pending;
-use super::{Message, Output, Twins, model_of, topics};
+use super::{Message, Output, Twins, topics};
 
 /// Between two deltas of one device, milliseconds.
 const PAUSE: u64 = 1_000;

@@ -6,10 +6,11 @@ use sampan_devices_control::{Named, Text};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::Twins;
+use super::body::model_of;
 use super::device::{Device, Property, kind_in};
-use super::now::{Now, Stamped, rfc3339};
+use super::now::{Now, Stamped, rfc3339, stamper};
 use super::update::{self, Limits, Refused};
-use super::{Twins, model_of, stamper};
 
 /// A device as people see it.
 #[derive(Serialize)]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sampan_devices_control::Text;
+use sampan_devices_control::{Named, Text};
 use serde_json::Value;
 
 use super::value::Rule;
@@ -17,6 +17,11 @@ pub(super) struct Model {
     pub(super) spec: Option<Box<str>>,
     /// Named in the present round of the daemon's objects.
     pub(super) said: bool,
+}
+
+/// Name of a device's model, which is in the device's namespace.
+pub(super) fn model_of(device: &Named, model: &Text) -> Named {
+    Named { namespace: device.namespace.clone(), name: model.clone() }
 }
 
 /// The needed fields of a Device.

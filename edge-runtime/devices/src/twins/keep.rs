@@ -1,7 +1,7 @@
 //! When to store the state of devices. Every write wears out the medium, so reported values are written if they could
 //! be lost permanently: without a link, seldom, and at the end. Knows no values.
 
-use super::MINUTE;
+use super::now::MINUTE;
 
 /// Delay between a change that must last and its write, in milliseconds, in which changes are collected.
 const GATHER: u64 = 1_000;

@@ -3,14 +3,15 @@
 use sampan_devices_control::{FromHelper, Named, Text};
 use sampan_sys::gather::Gather;
 
+use super::Twins;
 use super::announce::member;
+use super::body::model_of;
 use super::device::kind_in;
 use super::documents::{self, DeviceState, Document, Membership, Refusal, StateResult, TwinMap, TwinResult};
-use super::now::{Now, rfc3339};
+use super::now::{Now, rfc3339, stamper};
 use super::request::{self, Bad};
 use super::topics::{self, Topic};
 use super::update::{self, Done, Limits, Refused};
-use super::{Twins, model_of, stamper};
 
 /// Most bytes of a message.
 const LONGEST: usize = 64 << 10;

@@ -56,7 +56,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampan_devices_control::{Named, Settings, Text};
+use sampan_devices_control::{Named, Settings};
 use sampan_sys::gather::Gather;
 
 use announce::Announcements;
@@ -67,7 +67,6 @@ use fresh::Fresh;
 use histories::Histories;
 use keep::{Keep, Which};
 use mappers::Mappers;
-use now::Stamped;
 
 pub use counters::{Counters, Listening, Rules};
 pub(crate) use ids::Ids;
@@ -76,8 +75,6 @@ pub use now::Now;
 pub use output::{Message, Output};
 pub use topics::{FILTERS, SAID};
 
-/// One minute in milliseconds.
-const MINUTE: u64 = 60_000;
 /// Between two lines of counters.
 const SECOND: u64 = 1_000;
 
@@ -236,13 +233,4 @@ impl Twins {
             self.counters.dropped += 1;
         }
     }
-}
-
-/// How values are stamped now. No method, so that a device may be borrowed meanwhile.
-fn stamper(now: Now, clock_set: bool) -> impl Fn(Text) -> Stamped {
-    move |value| Stamped { value, at: now.wall, unsynchronized: !clock_set }
-}
-
-fn model_of(device: &Named, model: &Text) -> Named {
-    Named { namespace: device.namespace.clone(), name: model.clone() }
 }

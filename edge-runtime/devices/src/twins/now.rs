@@ -12,6 +12,9 @@ pub struct Now {
     pub wall: u64,
 }
 
+/// One minute in milliseconds.
+pub(super) const MINUTE: u64 = 60_000;
+
 /// A value and when it came to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamped {
@@ -20,6 +23,11 @@ pub(super) struct Stamped {
     pub(super) at: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unsynchronized: bool,
+}
+
+/// Returns how values are stamped now. A function, so that a device may be borrowed meanwhile.
+pub(super) fn stamper(now: Now, clock_set: bool) -> impl Fn(Text) -> Stamped {
+    move |value| Stamped { value, at: now.wall, unsynchronized: !clock_set }
 }
 
 /// Formats a time in seconds and UTC; empty for 0, which means never.

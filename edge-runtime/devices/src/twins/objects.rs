@@ -5,12 +5,12 @@ use sampan_devices_control::{FromHelper, Kind, Named, Row};
 use serde_json::Value;
 
 use super::announce::member;
-use super::body::Model;
+use super::body::{Model, model_of};
 use super::device::{Device, Taken, kind_in};
 use super::mappers::Packed;
-use super::now::Now;
+use super::now::{Now, stamper};
 use super::uid::Uid;
-use super::{Output, Twins, body, histories, mappers, model_of, record, stamper};
+use super::{Output, Twins, body, histories, mappers, record};
 
 /// Time after which, with a link, all expected devices have come, in milliseconds.
 const FORGET: u64 = 600_000;

@@ -3,9 +3,10 @@
 use sampan_devices_control::{FromHelper, Row};
 use serde_json::Value;
 
+use super::body::model_of;
 use super::device::Device;
 use super::keep::{self, Which};
-use super::{Now, Output, SECOND, Twins, model_of, record};
+use super::{Now, Output, SECOND, Twins, record};
 
 /// About how many bytes of rows one line has.
 pub(super) const ROWS: usize = 256 << 10;

@@ -4,7 +4,8 @@ use sampan_devices_control::{FromHelper, Named};
 
 use super::given::{Source, Wanted};
 use super::{Event, Mappers, mapper};
-use crate::twins::{MINUTE, Now, Output, Twins, keep};
+use crate::twins::now::{MINUTE, Now};
+use crate::twins::{Output, Twins, keep};
 
 /// Time after which a replaced mapper that accepts no calls is given up, in milliseconds.
 const GIVE_UP: u64 = 10 * MINUTE;

@@ -9,10 +9,9 @@ use sampan_dmi::Message;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::super::body::Model;
+use super::super::body::{Model, model_of};
 use super::super::device::Device;
 use super::super::merge::merged;
-use super::super::model_of;
 use super::convert::{self, Notes};
 
 /// Maximum length of the JSON of a spec that is kept for mappers, in bytes. It must fit a message.

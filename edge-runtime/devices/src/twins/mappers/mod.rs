@@ -36,7 +36,8 @@ use sampan_sys::gather::Gather;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{MINUTE, Now, Output, Twins};
+use super::now::{MINUTE, Now};
+use super::{Output, Twins};
 use crate::grpc::Status;
 use allowed::Allowed;
 use mapper::{Info, Mapper, Refusal};

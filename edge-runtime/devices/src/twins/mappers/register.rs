@@ -7,7 +7,8 @@ use sampan_devices_control::Named;
 use sampan_dmi::{MapperInfo, MapperRegisterRequest, append, appended};
 use sampan_sys::gather::Gather;
 
-use super::super::{Now, Output, Twins};
+use super::super::now::{MINUTE, Now};
+use super::super::{Output, Twins};
 use super::given::{Source, Wanted};
 use super::mapper::{Info, MOST, Mapper};
 use super::request::not_ready;
@@ -113,7 +114,7 @@ impl Twins {
         before.into_keys().for_each(|uid| self.mappers.rows.forget(uid));
         self.mappers.rows.at_once();
         if self.mappers.ask_at <= now.mono {
-            self.mappers.ask_at = now.mono + super::MINUTE;
+            self.mappers.ask_at = now.mono + MINUTE;
         }
         self.mappers.all.push(mapper);
         self.mappers.all.sort_unstable_by_key(|mapper| mapper.number);

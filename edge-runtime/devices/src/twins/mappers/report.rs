@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use sampan_devices_control::{Named, Text};
 use sampan_dmi::{ReportDeviceStatesRequest, ReportDeviceStatusRequest, Twin, TwinProperty};
 
+use super::super::Twins;
+use super::super::body::model_of;
+use super::super::now::{Now, stamper};
 use super::super::request::{Change, STATES};
 use super::super::update::{self, Limits, Refused};
-use super::super::{Now, Twins, model_of, stamper};
 use crate::grpc::{Code, Status};
 
 fn refused(Refused { code, reason }: Refused) -> Status {
