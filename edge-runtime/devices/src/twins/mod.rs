@@ -11,7 +11,7 @@
 //! | `body`, `value` | what is taken out of objects; whether a value fits |
 //! | `messages`, `update` | MQTT messages, and what an update may change |
 //! | `request`, `plain`, `documents`, `topics` | their form |
-//! | `announce` | unrequested deltas and documents |
+//! | `announce`, `announcements` | unrequested deltas and documents; when which device is announced |
 //! | `fresh` | what was retained for devices that came later |
 //! | `due` | when the bridge is told |
 //! | `keep`, `record` | when what is written, and its form |
@@ -23,6 +23,7 @@
 //! | `merge` | a device with what its model says, for drivers |
 
 mod announce;
+mod announcements;
 mod ask;
 mod body;
 mod counters;
@@ -59,7 +60,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sampan_devices_control::{Named, Settings};
 use sampan_sys::gather::Gather;
 
-use announce::Announcements;
+use announcements::Announcements;
 use body::Model;
 use device::Device;
 use due::Due;
