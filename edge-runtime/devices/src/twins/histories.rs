@@ -11,14 +11,6 @@ use super::history::{self, ANNOTATION, BYTES, History, MOST};
 use super::now::{Stamped, rfc3339_millis};
 use super::{Output, Twins};
 
-#[derive(Debug, Default)]
-pub(super) struct Histories {
-    /// Another number of devices has one than when their parts were last made equal.
-    unequal: bool,
-    /// Malformed annotation values that were reported.
-    refused: BTreeMap<Named, String>,
-}
-
 #[derive(Serialize)]
 struct ShownDevice<'a> {
     namespace: &'a str,

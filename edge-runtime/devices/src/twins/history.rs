@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use sampan_devices_control::Row;
+use sampan_devices_control::{Named, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -45,6 +45,15 @@ pub(super) fn asked(object: &Value) -> Result<usize, String> {
 /// How the names of all rows of a device begin.
 pub(super) fn rows_of(uid: &str) -> String {
     format!("history/{uid}/")
+}
+
+/// What concerns the histories of all devices.
+#[derive(Debug, Default)]
+pub(super) struct Histories {
+    /// Another number of devices has one than when their parts were last made equal.
+    pub(super) unequal: bool,
+    /// Malformed annotation values that were reported.
+    pub(super) refused: BTreeMap<Named, String>,
 }
 
 /// History of one device.

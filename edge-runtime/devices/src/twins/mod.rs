@@ -65,7 +65,7 @@ use body::Model;
 use device::Device;
 use due::Due;
 use fresh::Fresh;
-use histories::Histories;
+use history::Histories;
 use keep::{Keep, Which};
 use mappers::Mappers;
 
