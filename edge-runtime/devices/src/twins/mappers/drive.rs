@@ -3,7 +3,8 @@
 use sampan_devices_control::{FromHelper, Named};
 
 use super::given::{Source, Wanted};
-use super::{Event, Mappers, mapper};
+use super::mapper;
+use super::state::{Event, Mappers};
 use crate::twins::now::{MINUTE, Now};
 use crate::twins::{Output, Twins, keep};
 

@@ -13,7 +13,7 @@ use super::given::{Source, Wanted};
 use super::mapper::{Info, MOST, Mapper};
 use super::request::not_ready;
 use super::rows;
-use super::{Event, Registration};
+use super::state::{Event, Registration};
 use crate::grpc::{Code, Status};
 
 /// Most of one pod: it cannot take the places of all.
