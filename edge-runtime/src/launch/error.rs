@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::{fmt, io};
 
-use super::oci_spec::SpecError;
 use super::runtimes::NoRuntime;
+use super::spec_error::SpecError;
 use crate::net::NetError;
 use crate::net::hostname::HostnameTooLong;
 use crate::pod::event::StartFailure;

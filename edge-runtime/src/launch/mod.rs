@@ -13,6 +13,7 @@ pub mod resources;
 pub mod runtimes;
 pub mod sandbox;
 pub mod security;
+pub mod spec_error;
 pub mod teardown;
 pub mod user;
 pub(crate) mod user_ns;

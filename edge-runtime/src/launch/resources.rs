@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::oci_spec::SpecError;
+use super::spec_error::SpecError;
 use crate::config::Reserved;
 use crate::config::resources::Swap;
 use crate::pod::qos::{QosClass, qos_class};

@@ -6,7 +6,8 @@ use std::str::FromStr;
 use crate::pod::spec::is_privileged;
 use oci_spec::runtime::Capability;
 
-use super::{Input, SpecError, security};
+use super::input::{Input, security};
+use crate::launch::spec_error::SpecError;
 
 /// What containerd and Docker give without being asked.
 const DEFAULT: &str = "

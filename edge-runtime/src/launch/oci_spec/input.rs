@@ -1,10 +1,9 @@
 //! What [`super::build`] is given: the pod's words, and the answers to all questions that need the node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, SecurityContext};
 use oci_spec::runtime::LinuxSeccomp;
-use thiserror::Error;
 
 use crate::launch::user::User;
 use crate::net::namespaces::PodNamespaces;
@@ -113,15 +112,10 @@ impl HostDevice {
     }
 }
 
-/// Each is a `CreateContainerConfigError` or `CreateContainerError` to the pod.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum SpecError {
-    #[error("no command specified")]
-    NoCommand,
-    #[error("mount path {0} is not absolute")]
-    RelativeMount(PathBuf),
-    #[error("unknown capability \"{0}\"")]
-    UnknownCapability(String),
-    #[error("invalid quantity \"{value}\" in {field}")]
-    Quantity { field: String, value: String },
+pub(super) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+pub(super) fn security(container: &Container) -> Option<&SecurityContext> {
+    container.security_context.as_ref()
 }

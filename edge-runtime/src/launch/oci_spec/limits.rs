@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Input, SpecError};
+use super::input::Input;
 use crate::launch::resources::container_values;
+use crate::launch::spec_error::SpecError;
 use crate::sys::cgroup::CFS_PERIOD_US;
 use crate::sys::cgroup::weight::weight_of_shares;
 

@@ -13,13 +13,13 @@ mod seccomp;
 #[cfg(test)]
 mod tests;
 
-pub use input::{GrantedDevice, HostDevice, HostFacts, Input, PidNamespace, Seccomp, SpecError};
+pub use input::{GrantedDevice, HostDevice, HostFacts, Input, PidNamespace, Seccomp};
 
-use std::path::Path;
+use input::{security, text};
 
+use super::spec_error::SpecError;
 use crate::net::namespaces::IDS;
 use crate::pod::spec::is_privileged;
-use k8s_openapi::api::core::v1::{Container, SecurityContext};
 use serde_json::{Value, json};
 
 /// Hidden from a container, as the kubelet asks for (pkg/securitycontext).
@@ -60,14 +60,6 @@ fn without_nulls(value: Value) -> Value {
         Value::Array(items) => items.into_iter().map(without_nulls).collect(),
         other => other,
     }
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
-pub(super) fn security(container: &Container) -> Option<&SecurityContext> {
-    container.security_context.as_ref()
 }
 
 /// `procMount: Unmasked`, which admission grants in a user namespace only.

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Input, SpecError, text};
+use super::input::{Input, text};
+use crate::launch::spec_error::SpecError;
 use crate::pod::spec::is_privileged;
 use crate::sys::sort::sort_by_key;
 use crate::volume::mounts::{Mount, Propagation};

@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 
-use super::{Input, SpecError};
+use super::input::Input;
 use crate::launch::resources::container_values;
+use crate::launch::spec_error::SpecError;
 use crate::sys::cgroup::{self, CgroupValues};
 use crate::sys::systemd::Value;
 
