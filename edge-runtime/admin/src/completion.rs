@@ -1,39 +1,20 @@
-//! `edge-runtime completion`: what a shell needs to complete this command, made from the tables of verbs of both programs.
-//! Verbs and flags are in the script; it asks `edge-runtime complete` for names of pods, containers and images.
+//! What a shell needs to complete this command, made from the tables of verbs of both programs. Verbs and flags are in
+//! the script; it asks `edge-runtime complete` for names of pods, containers and images. Pure.
 
-mod line;
-pub(crate) mod names;
+pub(crate) mod line;
 
 use std::fmt::Write;
 
-use edge_runtime::cli::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Shown, Verb};
-use edge_runtime::cli::{CliError, print};
+use edge_runtime::cli::verb::{CONTAINER, Flag, NAMESPACE, Operands, Shown};
 
-use crate::groups::GROUPS;
-use crate::verbs;
-
-pub(crate) const VERB: Verb = Verb {
-    name: "completion",
-    about: "Print the completion script of a shell",
-    operands: Operands::One("bash|zsh|fish"),
-    flags: &[],
-    run,
-};
-
-/// Verbs in the order of `--help`, without those that only services call.
-fn shown() -> Vec<Shown> {
-    GROUPS.iter().flat_map(|(_, names)| names.iter()).filter_map(|name| verbs::find(name)).collect()
-}
-
-fn run(given: Given) -> Result<(), CliError> {
-    let shown = shown();
-    let script = match given.operand()?.as_str() {
-        "bash" => bash(&shown),
-        "zsh" => zsh(&shown),
-        "fish" => fish(&shown),
-        other => return Err(CliError::Usage(format!("completion knows bash, zsh and fish, not {other:?}"))),
-    };
-    print(script.trim_end())
+/// Script of a shell for these verbs; `None` for an unknown shell.
+pub(crate) fn script(shell: &str, verbs: &[Shown]) -> Option<String> {
+    match shell {
+        "bash" => Some(bash(verbs)),
+        "zsh" => Some(zsh(verbs)),
+        "fish" => Some(fish(verbs)),
+        _ => None,
+    }
 }
 
 /// Files where nothing better is known (`-o default`). Readline takes `a:1` for three words: the line is split again, and of a
@@ -144,6 +125,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::verbs::completion::shown;
 
     /// What bash proposes at the end of this line, with a program that names what it was asked, and then `known`.
     fn proposed(line: &str, known: &str) -> String {

@@ -3,12 +3,14 @@
 use edge_runtime::cli::SHOWN as OF_THE_DAEMON;
 use edge_runtime::cli::verb::{Shown, Verb};
 
-use crate::{completion, doctor, events, man, page, top};
+use crate::{doctor, events, page, top};
 
+mod complete;
+pub(crate) mod completion;
 mod config;
 mod confirm;
 mod describe;
-pub(crate) mod devices;
+mod devices;
 mod exec;
 mod fetch;
 mod first_boot;
@@ -16,6 +18,7 @@ mod images;
 mod inspect;
 mod join;
 mod logs;
+mod man;
 mod order;
 mod pods;
 mod print_config;
@@ -56,7 +59,7 @@ pub(crate) const VERBS: &[Verb] = &[
     progress::VERB,
     pods::VERB,
     print_config::VERB,
-    completion::names::VERB,
+    complete::VERB,
 ];
 
 /// All verbs for people, of both programs. One that both have is shown as this program has it.

@@ -4,7 +4,7 @@ use edge_runtime::cli::verb::{CONTAINER, Flag, NAMESPACE, Operands, Shown};
 
 /// Kind of names that the last word is one of.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wanted<'a> {
+pub(crate) enum Wanted<'a> {
     /// Nothing that is known here: a file, a number, the command of `exec`.
     Nothing,
     Words(Vec<&'static str>),
@@ -26,7 +26,7 @@ pub(super) enum Wanted<'a> {
 }
 
 /// The words of a command line between the verb and the last word.
-pub(super) struct Line<'a> {
+pub(crate) struct Line<'a> {
     verb: Shown,
     values: Vec<(&'static str, &'a str)>,
     operands: Vec<&'a str>,
@@ -35,7 +35,7 @@ pub(super) struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    pub(super) fn read(verb: Shown, before: &'a [String]) -> Self {
+    pub(crate) fn read(verb: Shown, before: &'a [String]) -> Self {
         let mut line = Self { verb, values: Vec::new(), operands: Vec::new(), open: None };
         let mut words = before.iter().map(String::as_str);
         let mut has_flags = true;
@@ -58,11 +58,11 @@ impl<'a> Line<'a> {
     }
 
     /// The last one counts.
-    pub(super) fn value(&self, flag: &str) -> Option<&'a str> {
+    pub(crate) fn value(&self, flag: &str) -> Option<&'a str> {
         self.values.iter().rev().find(|(name, _)| *name == flag).map(|(_, value)| *value)
     }
 
-    pub(super) fn wanted(&self) -> Wanted<'a> {
+    pub(crate) fn wanted(&self) -> Wanted<'a> {
         let (namespace, pod) = (self.value(NAMESPACE.long), self.operands.first().copied());
         match (self.open, self.verb.name, self.operands.as_slice()) {
             (Some(flag), ..) if flag.long == CONTAINER.long => Wanted::Containers { namespace, pod },

@@ -1,4 +1,4 @@
-//! `edge-admin man DIR`: manual pages, made from the tables of verbs and of the configuration's keys. For packagers.
+//! Manual pages, made from the tables of verbs and of the configuration's keys. Pure.
 
 mod config;
 #[cfg(test)]
@@ -6,33 +6,17 @@ mod docs_tests;
 pub(crate) mod keys;
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
-use edge_runtime::cli::verb::{Given, Operands, Shown, Verb};
-use edge_runtime::cli::{CliError, print};
+use edge_runtime::cli::verb::Shown;
 
 use crate::groups::examples;
-use crate::verbs::shown;
 
-pub(crate) const VERB: Verb = Verb {
-    name: "man",
-    // People read what it makes.
-    about: "",
-    operands: Operands::One("DIR"),
-    flags: &[],
-    run,
-};
-
-fn run(given: Given) -> Result<(), CliError> {
-    let folder = PathBuf::from(given.operand()?);
-    std::fs::create_dir_all(&folder).map_err(|error| CliError::Failed(format!("{}: {error}", folder.display())))?;
-    let config = config::page().map_err(|error| CliError::Failed(error.to_string()))?;
-    for (name, text) in [("edge-runtime.8", page(&shown())), ("edge-runtime.yaml.5", config)] {
-        let file = folder.join(name);
-        std::fs::write(&file, text).map_err(|error| CliError::Failed(format!("{}: {error}", file.display())))?;
-        print(&file.display().to_string())?;
-    }
-    Ok(())
+/// Names and texts of all pages.
+///
+/// # Errors
+/// The default configuration is not valid.
+pub(crate) fn pages(verbs: &[Shown]) -> Result<[(&'static str, String); 2], Box<dyn std::error::Error>> {
+    Ok([("edge-runtime.8", page(verbs)), ("edge-runtime.yaml.5", config::page()?)])
 }
 
 /// The manual page in the macros of man(7).
@@ -88,6 +72,7 @@ fn line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verbs::shown;
 
     #[test]
     fn the_page_has_every_verb_and_flag_and_no_helper() {

@@ -13,11 +13,12 @@ use edge_runtime::paths::Paths;
 use sampan_pod::record::{ContainerKind, PodRecord};
 use sampan_sys::words::verb_first;
 
-use super::line::{Line, Wanted};
+use super::devices;
+use crate::completion::line::{Line, Wanted};
+use crate::find;
 use crate::man::keys::KEYS;
-use crate::{find, verbs};
 
-pub(crate) const VERB: Verb = Verb::helper("complete", Operands::Raw, &[], run);
+pub(super) const VERB: Verb = Verb::helper("complete", Operands::Raw, &[], run);
 
 /// A disk or a lock may hang; the user waits with the cursor in a line.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ fn answer(words: &[OsString]) -> Vec<String> {
     let (last, before) = (text(last), verb_first(before.to_vec()));
     let before: Vec<String> = before.iter().map(text).collect();
     let Some((name, rest)) = before.split_first() else { return Vec::new() };
-    let Some(verb) = verbs::find(name).filter(|verb| !verb.is_helper()) else { return Vec::new() };
+    let Some(verb) = super::find(name).filter(|verb| !verb.is_helper()) else { return Vec::new() };
     let line = Line::read(verb, rest);
     let Ok(root) = std::path::absolute(Path::new(line.value(ROOT.long).unwrap_or("/"))) else { return Vec::new() };
     let names = names(&line.wanted(), &last, &Paths::new(&root)).unwrap_or_default();
@@ -59,7 +60,7 @@ fn names(wanted: &Wanted<'_>, last: &str, paths: &Paths) -> Result<Vec<String>, 
         Wanted::Namespaces => pods()?.into_iter().map(|pod| pod.namespace).collect(),
         Wanted::Pods { namespace } => of_pods(&pods()?, *namespace, last),
         Wanted::Containers { namespace, pod } => of_containers(&pods()?, *namespace, *pod),
-        Wanted::Devices { namespace } => of_devices(verbs::devices::all_names(paths)?, *namespace, last),
+        Wanted::Devices { namespace } => of_devices(devices::all_names(paths)?, *namespace, last),
         Wanted::Images => {
             let references = find::store(paths)?.images()?.into_iter().flat_map(|image| image.references);
             // Most users never type a digest.
