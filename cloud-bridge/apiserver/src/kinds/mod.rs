@@ -1,4 +1,4 @@
-//! The built-in kinds: a folder or a file for each with its value, and the table of them. And the kind of custom
+//! The built-in kinds: a folder or a file for each with its value, and the table of them (`table`). And the kind of custom
 //! resources.
 
 mod bare;
@@ -44,6 +44,7 @@ mod service_account;
 pub(crate) mod service_cidr;
 mod stateful_set;
 pub(crate) mod storage_class;
+mod table;
 pub(crate) mod volume;
 mod workload;
 
@@ -51,57 +52,16 @@ use std::sync::Arc;
 
 use crate::resource::Resource;
 use kind::Kind;
+use table::{KINDS, without_objects};
 
-/// The kinds, in discovery order.
-static KINDS: &[&Kind] = &[
-    &config::CONFIG_MAP,
-    &endpoints::KIND,
-    &event::KIND,
-    &limit_range::KIND,
-    &namespace::KIND,
-    &node::KIND,
-    &volume::PERSISTENT_VOLUME_CLAIM,
-    &volume::PERSISTENT_VOLUME,
-    &pod::KIND,
-    &pod_template::KIND,
-    &replication_controller::KIND,
-    &resource_quota::KIND,
-    &config::SECRET,
-    &service_account::KIND,
-    &service::KIND,
-    &controller_revision::KIND,
-    &daemon_set::KIND,
-    &deployment::KIND,
-    &replica_set::KIND,
-    &stateful_set::KIND,
-    &horizontal_pod_autoscaler::KIND,
-    &horizontal_pod_autoscaler::V1,
-    &cron_job::KIND,
-    &job::KIND,
-    &certificate_signing_request::KIND,
-    &lease::KIND,
-    &endpoint_slice::KIND,
-    &event::IN_ITS_GROUP,
-    &runtime_class::KIND,
-    &rbac::CLUSTER_ROLE_BINDING,
-    &rbac::CLUSTER_ROLE,
-    &rbac::ROLE_BINDING,
-    &rbac::ROLE,
-    &ingress_class::KIND,
-    &ingress::KIND,
-    &ip_address::KIND,
-    &network_policy::KIND,
-    &service_cidr::KIND,
-    &disruption_budget::KIND,
-    &priority_class::KIND,
-    &storage_class::KIND,
-    &custom::definition::KIND,
-];
+/// The kinds with objects, in discovery order.
+fn kinds() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().copied().chain([&custom::definition::KIND])
+}
 
 /// The built-in resources, in discovery order.
 pub fn resources() -> Vec<Arc<Resource>> {
-    let without_objects = metrics::resources().into_iter().chain(reviews::resources()).chain(refused::resources());
-    KINDS.iter().map(|kind| kind.resource()).chain(without_objects).collect()
+    kinds().map(|kind| kind.resource()).chain(without_objects()).collect()
 }
 
 #[cfg(test)]
@@ -114,7 +74,7 @@ mod tests {
     #[test]
     fn each_kind_has_names_of_its_own_a_type_and_a_shape() {
         let mut names = BTreeSet::new();
-        for kind in KINDS {
+        for kind in kinds() {
             let (group, version) = (kind.group, kind.version);
             let new = names.insert((group, version, kind.plural)) && names.insert((group, version, kind.kind));
             assert!(new, "{}", kind.kind);
@@ -122,7 +82,7 @@ mod tests {
             let shape = messages::message(&messages::message_name(kind.group, kind.version, kind.kind));
             assert!(shape.is_some(), "{}: run scripts/proto-messages", kind.kind);
         }
-        for short in KINDS.iter().flat_map(|kind| kind.short_names) {
+        for short in kinds().flat_map(|kind| kind.short_names) {
             assert!(names.insert(("", "", short)) || matches!(*short, "ev" | "hpa"), "{short} stands for two kinds");
         }
     }

@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-use crate::kinds;
+use super::STORAGE;
+use crate::kinds::table;
 use apimachinery::field::FieldError;
 
 const ANNOTATION: &str = "api-approved.kubernetes.io";
@@ -40,8 +41,9 @@ fn approval(definition: &Value) -> Option<FieldError> {
 /// Judges a new definition. Its objects must not be stored among those of a built-in resource, for they go with it.
 pub(crate) fn create(definition: &Value, errors: &mut Vec<FieldError>) {
     let spec = &definition["spec"];
-    let (group, plural) = (spec["group"].as_str().unwrap_or_default(), spec["names"]["plural"].as_str());
-    if kinds::resources().iter().any(|known| known.group == group && Some(known.plural.as_ref()) == plural) {
+    let group = spec["group"].as_str().unwrap_or_default();
+    let plural = spec["names"]["plural"].as_str().unwrap_or_default();
+    if table::has(group, plural) || STORAGE.split_once('.') == Some((plural, group)) {
         errors.push(FieldError::forbidden("spec.group", "a built-in resource of this group has the same plural"));
     }
     errors.extend(approval(definition));
