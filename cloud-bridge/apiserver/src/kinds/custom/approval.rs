@@ -91,6 +91,7 @@ mod tests {
             assert_eq!(told(group, "widgets", approved), expected, "{group} {approved:?}");
         }
         assert_eq!(told("coordination.k8s.io", "leases", Some("unapproved")), ["spec.group"]);
+        assert_eq!(told("apiextensions.k8s.io", "customresourcedefinitions", Some("unapproved")), ["spec.group"]);
         assert_eq!(told("coordination.k8s.io", "others", Some("unapproved")), Vec::<String>::new());
     }
 
