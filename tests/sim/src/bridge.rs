@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::api::{Api, Event, NODE};
 use crate::line::Line;
 use crate::rng::Rng;
+use crate::trace::trace;
 use crate::twins;
 use crate::views::{self, News, Watched};
 
@@ -360,7 +361,7 @@ impl Bridge {
 
     fn apply(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            crate::trace(|| match &effect {
+            trace(|| match &effect {
                 Effect::Set { object, .. } => {
                     let generation = whole(object).body["metadata"]["generation"].clone();
                     let (stream, digest) = (self.state.stream(), &object.digest);

@@ -20,6 +20,7 @@ pub mod bridge;
 pub mod device;
 pub mod line;
 pub mod rng;
+mod trace;
 pub mod twins;
 pub mod views;
 pub mod world;
@@ -65,13 +66,4 @@ pub fn run_with(seed: u64, services: Option<ServiceScope>, devices: bool) {
 #[allow(clippy::print_stderr)]
 fn told(seed: u64) {
     eprintln!("failed: SAMPAN_SIM_SEED={seed} cargo test -p sampan-sim --test seeds");
-}
-
-/// Events that help to find the cause of a failure: printed if `SAMPAN_SIM_TRACE` is set.
-#[allow(clippy::print_stderr)]
-pub fn trace(text: impl FnOnce() -> String) {
-    static WANTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    if *WANTED.get_or_init(|| std::env::var_os("SAMPAN_SIM_TRACE").is_some()) {
-        eprintln!("{}", text());
-    }
 }

@@ -7,10 +7,11 @@ use edge_protocol::message::ObjectKey;
 use edge_runtime::store::Store;
 
 use crate::api::Api;
+use crate::trace::trace;
 use crate::twins::VERSION;
 
 pub(super) fn show(change: &Change) {
-    crate::trace(|| match change {
+    trace(|| match change {
         Change::Put { object, seq, sync } => {
             let name = format!("{} {}", object.digest.key.name, object.digest.uid);
             let poison = object.body["spec"]["containers"].is_string();

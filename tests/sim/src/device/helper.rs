@@ -11,6 +11,7 @@ use sampan_devices_control::{FromHelper, Kind, Mqtt, Named, Settings};
 use serde_json::{Value, json};
 
 use super::Device;
+use crate::trace::trace;
 
 /// Maximum number of messages that the broker accepts at once.
 const ROOM: usize = 1_000;
@@ -71,7 +72,7 @@ impl Device {
             return Ok(false);
         };
         helper.told = true;
-        crate::trace(|| "helper: is told all".to_owned());
+        trace(|| "helper: is told all".to_owned());
         helper.twins.daemon_came(at);
         for digest in store.held()? {
             let Some(kind) = kind_of(&digest.key) else { continue };
@@ -103,7 +104,7 @@ impl Device {
     }
 
     pub(super) fn link_of_helper(&mut self, up: bool, now: Duration) {
-        crate::trace(|| format!("helper: link {up}"));
+        trace(|| format!("helper: link {up}"));
         let at = self.helper_now(now);
         if let Some(helper) = self.helper.as_mut().filter(|helper| helper.told) {
             if up {
@@ -181,7 +182,7 @@ impl Device {
         for output in outputs {
             match output {
                 Output::Publish(message) => {
-                    crate::trace(|| format!("helper: {} {}", message.topic, String::from_utf8_lossy(&message.payload)));
+                    trace(|| format!("helper: {} {}", message.topic, String::from_utf8_lossy(&message.payload)));
                     let text: Value = serde_json::from_slice(&message.payload).expect("JSON");
                     let name = message.topic.split('/').nth(4).unwrap_or_default().to_owned();
                     if message.topic.ends_with("/twin/update/delta")
@@ -191,7 +192,7 @@ impl Device {
                     }
                 }
                 Output::Tell(FromHelper::Report { batch, devices }) => {
-                    crate::trace(|| format!("helper: reports {batch}: {devices:?}"));
+                    trace(|| format!("helper: reports {batch}: {devices:?}"));
                     let session = self.daemon.as_mut().and_then(|daemon| daemon.session.as_mut());
                     if let Some(session) = session {
                         // Without a link the helper gets an error, and reports the newest value again later.

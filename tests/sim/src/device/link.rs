@@ -10,6 +10,7 @@ use edge_runtime::store::{Fact, StoreError};
 use super::check::check;
 use super::{Crash, Device, position};
 use crate::api::{Api, NODE};
+use crate::trace::trace;
 
 impl Device {
     pub fn connect(&mut self, now: Duration, old_build: bool) {
@@ -94,7 +95,7 @@ impl Device {
         let (Some(daemon), Some(store)) = (&mut self.daemon, &mut self.store) else { return Ok(()) };
         let Some(session) = &mut daemon.session else { return Ok(()) };
         let changes: Vec<Change> = daemon.inbox.drain(..count).collect();
-        crate::trace(|| format!("device: commits {} changes of {}", changes.len(), session.stream()));
+        trace(|| format!("device: commits {} changes of {}", changes.len(), session.stream()));
         check(&changes, store, api, &mut self.newest, &self.removed);
         let numbers: Vec<u64> = changes.iter().map(Change::seq).collect();
         let pods = &daemon.pods;
