@@ -18,7 +18,6 @@ use crate::sys::files::unless_missing;
 use follow::Watch;
 use sampan_monitor::logs::cri;
 use sampan_monitor::logs::folder::{Folder, open_file};
-use sampan_monitor::logs::rotate::rotated_files;
 
 pub use options::{Chunk, LogError, LogOptions};
 
@@ -216,11 +215,4 @@ impl LogReader {
 fn open(path: &Path, following: bool) -> io::Result<Option<File>> {
     let file = open_file(path, false);
     if following { unless_missing(file) } else { file.map(Some) }
-}
-
-/// All files of the log that exist, oldest first, the current one last.
-fn all_files(path: &Path) -> Vec<PathBuf> {
-    let mut files = rotated_files(path);
-    files.push(path.to_path_buf());
-    files
 }

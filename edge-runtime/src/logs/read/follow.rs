@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use smol::Async;
 
-use super::all_files;
+use super::tail::all_files;
 
 /// Wakes on writes to and renames of the folder's files.
 pub(super) struct Watch(Async<Inotify>);

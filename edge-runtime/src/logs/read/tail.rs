@@ -4,11 +4,19 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::{LogOptions, all_files};
+use super::options::LogOptions;
 use crate::sys::files::unless_missing;
 use sampan_monitor::logs::folder::open_file;
+use sampan_monitor::logs::rotate::rotated_files;
 
 const BLOCK: usize = 16 * 1024;
+
+/// All files of the log that exist, oldest first, the current one last.
+pub(super) fn all_files(path: &Path) -> Vec<PathBuf> {
+    let mut files = rotated_files(path);
+    files.push(path.to_path_buf());
+    files
+}
 
 /// Files to read, oldest first, and the offset in the first one.
 pub(super) fn start(path: &Path, options: &LogOptions) -> io::Result<(Vec<PathBuf>, u64)> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use sampan_monitor::logs::cri::Stream;
+use sampan_monitor::logs::rotate::rotated_files;
 use sampan_monitor::logs::write::LogWriter;
 
 const T: &str = "2026-01-02T03:04:05.00000000";
