@@ -30,8 +30,18 @@ fn no_folder_imports_upward() {
 
 #[test]
 fn circles_of_files_are_small() {
-    let crates = [(".", 2), ("admin", 3), ("pod", 3), ("sys", 3), ("monitor", 3)];
-    let circles = |(one, most): &(&str, usize)| circles(&here().join(one), *most, Paths::Imports);
+    let crates = [
+        (".", 2),
+        // The table of verbs, and the verbs that read it.
+        ("admin", 4),
+        ("devices", 2),
+        ("devices/nghttp2", 3),
+        ("monitor", 3),
+        ("pod", 3),
+        ("sys", 3),
+        ("../tests/sim", 3),
+    ];
+    let circles = |(one, most): &(&str, usize)| circles(&here().join(one), *most, Paths::Calls);
     let wrong: Vec<String> = crates.iter().flat_map(circles).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

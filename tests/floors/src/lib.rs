@@ -73,7 +73,7 @@ fn first_in<'a>(module: &'a str, folder: &str) -> Option<&'a str> {
     inside.split("::").next().filter(|first| !first.is_empty())
 }
 
-/// Circles of more than `most` files that import each other by these paths.
+/// Circles of files that import each other by these paths: those of more than `most` files, and those that leave a folder.
 ///
 /// # Panics
 /// The sources cannot be read.
@@ -84,11 +84,22 @@ pub fn circles(crate_folder: &Path, most: usize, paths: Paths) -> Vec<String> {
     let mut wrong = Vec::new();
     for one in arrows.keys() {
         let circle: Vec<&str> = far[one].iter().filter(|other| far[*other].contains(one)).map(String::as_str).collect();
-        if circle.len() > most && circle[0] == one {
+        if circle.first() == Some(&one.as_str()) && circle.len() > 1 && (circle.len() > most || leaves_folder(&circle))
+        {
             wrong.push(format!("{}: {}", crate_folder.display(), circle.join(" ")));
         }
     }
     wrong
+}
+
+/// Whether a circle has other modules than one and its children.
+fn leaves_folder(circle: &[&str]) -> bool {
+    let is_inside = |folder: &str| circle.iter().all(|one| *one == folder || parent(one) == folder);
+    !is_inside(circle[0]) && !is_inside(parent(circle[0]))
+}
+
+fn parent(module: &str) -> &str {
+    module.rsplit_once("::").map_or("", |(parent, _)| parent)
 }
 
 /// What of `forbidden` is among all that the package `own` depends on, by Cargo.lock.
@@ -213,6 +224,19 @@ mod tests {
         let circles = |most| circles(house.path(), most, Paths::Imports);
         assert_eq!(circles(2).len(), 1);
         assert!(circles(2)[0].ends_with("a b c") && circles(3).is_empty());
+    }
+
+    #[test]
+    fn a_circle_of_any_length_may_not_leave_a_folder() {
+        let files = [
+            ("a/mod.rs", "mod b;\nmod c;\n"),
+            ("a/b.rs", "use super::c::x;\n"),
+            ("a/c/mod.rs", "mod d;\nuse super::b::x;\n"),
+            ("a/c/d.rs", "use crate::e::x;\n"),
+            ("e.rs", "use crate::a::c::d::x;\n"),
+        ];
+        let circles = circles(made(&files, "a").path(), 9, Paths::Imports);
+        assert!(circles.len() == 1 && circles[0].ends_with("a::c::d e"), "{circles:?}");
     }
 
     #[test]
