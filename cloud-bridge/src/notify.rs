@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_supervisor_hears_of_the_start_and_then_of_every_half_of_its_patience() {
+    async fn supervisor_is_notified_at_start_and_twice_per_timeout() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("notify");
         let supervisor = UnixDatagram::bind(&path).unwrap();

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_count_as_refused_after_some_refusals_and_only_before_they_are_read() {
+    fn initial_lists_count_as_refused_after_some_refusals() {
         let error = |code| {
             let status = Status::failure("m", "r").with_code(code);
             watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)))

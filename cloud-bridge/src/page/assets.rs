@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_that_another_names_is_there_and_every_answer_says_what_a_browser_may_do() {
+    fn named_files_exist_and_answers_restrict_the_browser() {
         let texts = FILES.iter().chain(&sampan_page::FILES).map(|(.., text)| *text).chain([INDEX, LOGIN]);
         for word in texts.flat_map(|text| text.split(['"', '\''])) {
             let named = word.strip_prefix('.').filter(|path| path.ends_with(".js")).unwrap_or(word);

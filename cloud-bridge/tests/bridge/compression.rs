@@ -16,7 +16,7 @@ fn spec() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn g20_large_frames_shrink_for_nodes_that_can_read_them_and_others_get_text() {
+async fn g20_large_frames_are_compressed_if_the_node_supports_it() {
     let cluster = Cluster::open().await;
     let bridge = TestBridge::start(&cluster).await;
     let node = unique("packed");

@@ -94,7 +94,7 @@ async fn g28_an_annotation_sends_a_node_away_until_it_joins_again() {
 }
 
 #[tokio::test]
-async fn g24_a_certificate_is_renewed_over_the_link_and_ends_with_its_connection() {
+async fn g24_certificate_is_renewed_and_the_old_connection_ends() {
     let cluster = Cluster::open().await;
     let authority = Authority::create("test").unwrap().with_node_life(Duration::from_secs(8));
     let bridge = TestBridge::with(&cluster, authority).await;

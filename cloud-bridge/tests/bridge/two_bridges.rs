@@ -110,7 +110,7 @@ async fn g11_a_node_at_two_bridges_belongs_to_the_newer_connection() {
 }
 
 #[tokio::test]
-async fn g11_a_write_that_an_older_connection_could_not_make_in_time_is_never_made() {
+async fn g11_late_write_of_an_older_connection_is_never_made() {
     let cluster = Cluster::open().await;
     let (first, second) = twins();
     let saboteur = Saboteur::default();

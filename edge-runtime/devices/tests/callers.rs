@@ -141,7 +141,7 @@ fn a_second_helper_fails_and_a_second_daemon_takes_over() {
 }
 
 #[test]
-fn a_daemon_with_other_settings_gets_what_is_to_be_kept_and_another_helper() {
+fn daemon_with_other_settings_gets_the_state_and_a_new_helper() {
     let other = Settings { report: Report { per_second: 3, ..Report::default() }, ..Settings::default() };
     let words = [
         serde_json::to_string(&ToHelper::Daemon {

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_supervisor_hears_of_the_start_and_then_of_every_half_of_its_patience() {
+    fn supervisor_is_notified_at_start_and_twice_per_timeout() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("notify");
         let supervisor = UnixDatagram::bind(&path).unwrap();

@@ -217,7 +217,7 @@ fn a_store_of_the_future_that_only_has_more_is_used_as_it_is() {
 }
 
 #[test]
-fn a_store_of_the_future_that_is_different_gives_way_to_the_copy_from_before() {
+fn different_store_of_a_newer_version_yields_to_the_older_copy() {
     let folder = folder();
     let path = folder.path().join("store.db");
     let mut store = open(&path);

@@ -277,7 +277,7 @@ fn claims_become_folders_of_this_node() {
 }
 
 #[test]
-fn a_provisioned_volume_is_made_once_for_every_user_and_stays_below_the_nodes_root() {
+fn provisioned_volume_is_made_once_and_below_the_nodes_root() {
     let spec = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
     let Some(bench) = Bench::new(spec) else { return };
     let put = |path: &str| {

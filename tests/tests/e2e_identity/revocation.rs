@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{join_again, processes, wait_log, wait_running};
 
 #[test]
-fn g28_a_deleted_node_is_sent_away_and_its_pods_run_on_until_it_joins_again() {
+fn g28_pods_of_a_deleted_node_run_until_it_joins_again() {
     if !can_run() {
         return;
     }

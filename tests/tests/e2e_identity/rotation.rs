@@ -17,7 +17,7 @@ fn identity(node: &EdgeNode) -> std::path::PathBuf {
 }
 
 #[test]
-fn g24_certificates_are_renewed_and_an_expired_node_joins_again_without_losing_a_pod() {
+fn g24_no_pod_is_lost_when_certificates_are_renewed_or_expire() {
     if !can_run() {
         return;
     }

@@ -254,7 +254,7 @@ fn names_are_for_pods_of_the_node_alone() {
 /// A user who may create Services may attract packets to arbitrary addresses, in Kubernetes (CVE-2020-8554) as here;
 /// but not to other Services' own addresses or the node's name server.
 #[test]
-fn outside_addresses_take_what_they_name_but_no_service_and_no_name_server() {
+fn external_ips_take_no_address_of_services_or_name_servers() {
     if !can_run() {
         return;
     }

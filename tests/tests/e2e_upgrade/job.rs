@@ -92,7 +92,7 @@ fn upgrade_job(name: &str, node: &str, image: &str, digest: &str, version: &str)
 }
 
 #[test]
-fn s18_jobs_upgrade_a_node_or_say_why_not_and_a_bad_configuration_goes_back() {
+fn s18_jobs_upgrade_nodes_and_roll_back_bad_configurations() {
     if !can_run() || Command::new("docker-registry").arg("--version").output().is_err() {
         return;
     }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_without_a_namespace_or_with_an_odd_name_are_looked_up_if_the_bridge_made_them() {
+    fn odd_keys_are_looked_up_if_the_bridge_made_them() {
         let made = [("ServiceNamespace", "", "all"), ("PolicyPeers", "", "0-of-1"), ("PolicyView", "ns", "_more")];
         for (kind, namespace, name) in made {
             let key = ObjectKey { kind: kind.into(), namespace: namespace.into(), name: name.into() };

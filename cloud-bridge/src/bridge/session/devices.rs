@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn obstacle_that_stays_is_told_to_the_node_and_an_api_that_is_away_is_waited_for() {
+    fn lasting_obstacle_is_reported_and_an_absent_api_awaited() {
         let (why, mut obstacles) = (|| "w".to_owned(), 0);
         for _ in 0..OBSTACLES {
             assert_eq!(judged(Ended::Obstacle(why()), &mut obstacles), Err(why()));

@@ -212,7 +212,7 @@ fn nonsense_in_a_job_fails_it_before_anything_is_begun() {
 }
 
 #[test]
-fn each_bridge_gives_orders_to_its_own_nodes_and_one_judges_those_that_are_silent() {
+fn bridge_orders_own_nodes_and_the_leader_judges_silent_ones() {
     let mut job = begun(4, 2, "1");
     let of = |here: &'static str| move |node: &str| Facts { here: here.contains(node), ..WELL };
     job.status = plan(&job, of("23"), Terms { leads: false, ..terms(0) });
