@@ -47,7 +47,7 @@ pub async fn read(client: &Client) -> Result<Info, InfoError> {
     Ok(Info { url: field("url")?, authority: field("authority")?, page: field("page").ok(), api: field("api").ok() })
 }
 
-/// The same, for commands: without it they cannot go on.
+/// Reads the information for commands, which cannot go on without it.
 pub(crate) async fn known(client: &Client) -> anyhow::Result<Info> {
     read(client).await.context("asking the API about its bridge (has it ever run?)")
 }
@@ -61,7 +61,7 @@ pub async fn write(client: &Client, info: &Info) -> Result<(), InfoError> {
     let patch = Patch::Merge(json!({"data": data}));
     match maps.patch(NAME, &PatchParams::default(), &patch).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => {
-            // Null removes a field in a patch; a new object has none.
+            // Null removes a field in a patch; a new object leaves it out.
             if let Some(fields) = data.as_object_mut() {
                 fields.retain(|_, value| !value.is_null());
             }

@@ -1,7 +1,7 @@
 //! Admission of nodes: a node may connect while its Node object exists and does not forbid it.
 //!
 //! Joining creates the object; deleting it revokes the node permanently: only a new token admits it again. Pure, except
-//! the request about a node that the watch has not shown yet. Also stores where requests for rules are accepted for it.
+//! the request about a node that the watch does not show yet. Also stores where requests for rules are accepted for it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -12,7 +12,7 @@ use crate::pki::encoding::hex;
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     all: Mutex<HashMap<String, Arc<Node>>>,
-    /// Of the newest connections to any bridge, from the Node objects.
+    /// Number of each node's newest connection to any bridge, from its Node object.
     sessions: Mutex<HashMap<Box<str>, u64>>,
 }
 

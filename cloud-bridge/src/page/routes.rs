@@ -53,7 +53,7 @@ pub(super) struct Served {
     title: String,
 }
 
-/// Reason why there is no answer.
+/// Status and reason of a refused request.
 #[derive(Debug)]
 struct Refusal(StatusCode, String);
 

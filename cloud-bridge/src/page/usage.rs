@@ -38,7 +38,7 @@ struct Used(i64, Option<i64>);
 type Place = Arc<tokio::sync::Mutex<Option<(Instant, Option<Used>)>>>;
 
 pub(super) struct Usage {
-    /// By path in the API.
+    /// Last answers, by path in the API.
     kept: Mutex<HashMap<String, Place>>,
     turns: Semaphore,
 }

@@ -1,4 +1,4 @@
-//! One log line as text: untrusted content can neither forge other lines nor fill the log.
+//! One log line as text: untrusted content cannot forge other lines or fill the log.
 
 use std::fmt::{self, Write};
 use std::time::Duration;

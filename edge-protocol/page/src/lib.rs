@@ -1,5 +1,5 @@
 //! Common parts of both programs' pages: files for a browser, the headers of all answers, and the timeline of a node.
-//! No I/O; knows neither the server nor the rest of a page.
+//! No I/O; does not know the server or the rest of a page.
 
 mod colours;
 mod timeline;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Kind of the objects that hold an [`Order`] as their body; cluster-scoped, named by the job's uid. Deleting the
-/// object cancels an order that has not begun.
+/// object before the order begins cancels it.
 pub const ORDER: &str = "Order";
 
 /// Action of a job that a user has to do: the [`Order`] waits to be confirmed.

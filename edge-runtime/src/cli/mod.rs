@@ -81,7 +81,7 @@ fn name_process(verb: &Verb) {
 /// `--help` of these, too: it has all words of the help.
 ///
 /// # Errors
-/// The verb's own failure, or there is no `edge-admin`.
+/// The verb's own failure, or a missing `edge-admin`.
 pub fn dispatch(args: impl Iterator<Item = OsString>) -> Result<(), CliError> {
     let args = verb_first(args.collect());
     let name = match args.first().and_then(|name| name.to_str()) {
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_crash_writes_no_memory_to_disk() {
         set_dumpable(true).unwrap();
-        // Fails at once for want of --root: what came before is what counts.
+        // Fails at once without --root, but after the setting that is tested.
         dispatch(["selftest".into()].into_iter()).unwrap_err();
         assert!(!get_dumpable().unwrap());
         set_dumpable(true).unwrap();

@@ -79,7 +79,7 @@ fn a_pod_shows_in_the_nodes_metrics() {
     // The port has what the socket has.
     let (status, by_port) = asked(TcpStream::connect(port).expect("listens"), "/metrics").expect("answered");
     assert!(status.contains(" 200 ") && by_port.contains("kubelet_running_pods 1"), "{by_port}");
-    // A flood of the port blocks neither the node nor the socket.
+    // A flood of the port does not block the node or the socket.
     let _flood: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(port).ok()).collect();
     assert!(of_node(&node, "/livez").is_ok_and(|(status, _)| status.contains(" 200 ")));
     let _ = kubectl.ok(&["exec", "busy", "--", "true"]);

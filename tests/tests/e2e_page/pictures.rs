@@ -16,7 +16,7 @@ use super::{allow, log_in, token};
 
 /// That morning, in milliseconds since 1970: 2026-03-02T09:40:00Z.
 const MORNING: u128 = 1_772_444_400_000;
-/// Until a page has drawn itself anew for another window.
+/// Time in which a page has drawn itself again for another window.
 const DRAWN: Duration = Duration::from_millis(500);
 
 /// Moves times back by SHIFT milliseconds where the page shows them as text (RFC 3339).

@@ -24,7 +24,7 @@ fn ask(address: &str, url: &str) -> (u16, Value) {
     (code.parse().unwrap_or(0), serde_json::from_str(body).unwrap_or_default())
 }
 
-/// Road 4, like KubeEdge's servicebus: the program gets the target's answer, or the reason why there is none.
+/// Road 4, like KubeEdge's servicebus: the program gets the target's answer, or the reason of the failure.
 #[test]
 fn programs_on_the_device_ask_by_rules_and_are_told_the_truth() {
     if !can_run() {

@@ -179,7 +179,7 @@ fn no_pod_starts_while_its_rules_cannot_be_made() {
 }
 
 /// The first process of a shared pid namespace has the same user as root in the pod, which has no capability to trace
-/// others. CRI runtimes confine theirs too.
+/// others. CRI runtimes also confine their pause process.
 #[test]
 fn the_pause_process_is_no_way_out() {
     if !can_run() {

@@ -251,7 +251,7 @@ impl Watch {
         }
     }
 
-    /// Whether this number of bytes may be added to those that the client has not read. Checked before reading and
+    /// Whether this number of bytes may be added to those that the client must still read. Checked before reading and
     /// encoding, which is most of the work; the encoded bytes are counted afterwards.
     fn room(&self, bytes: usize) -> ApiResult<()> {
         if self.inner.limits.answers.has(&self.flow, bytes) { Ok(()) } else { Err(ApiError::busy()) }

@@ -41,7 +41,7 @@ impl Budgets {
         self.0.keys()
     }
 
-    /// The pods that would break a budget if they went, in this order, and those that would not. Gives way after each budget
+    /// The pods that would break a budget if they went, in this order, and those that would not. Yields after each budget
     /// that a pod is held against: a namespace may have thousands of both.
     pub(super) async fn split<'p>(
         &self,

@@ -106,7 +106,7 @@ fn is_being_freed(pod: &Pod, picture: &Picture, node: &str) -> bool {
 }
 
 /// The fewest victims on a node that make room for this pod: pods that break a budget are spared first, then the more
-/// important ones. Gives way after each pod: a node that is away may have thousands of them.
+/// important ones. Yields to other tasks after each pod: a node that is away may have thousands of them.
 async fn victims<'a>(cycle: &mut Cycle<'a>, node: &'a Node, pace: &mut Pace) -> Result<Candidate, Objection> {
     let mut less: Vec<&'a Arc<Pod>> = node.pods.values().filter(|other| other.priority < cycle.pod.priority).collect();
     if less.is_empty() {

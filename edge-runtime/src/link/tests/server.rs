@@ -195,7 +195,7 @@ impl Server {
         format!("https://127.0.0.1:{}", self.port).parse().expect("address")
     }
 
-    /// The same server by name.
+    /// Address of this server by its name.
     pub(super) fn named(&self) -> BridgeAddress {
         BridgeAddress { host: NAME.to_owned(), port: self.port }
     }

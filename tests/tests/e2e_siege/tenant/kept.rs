@@ -18,7 +18,7 @@ const COLLECTIONS: &[&str] = &[
     "pods",
 ];
 
-/// The same entry many times.
+/// A list of one entry, many times.
 fn many(entry: &Value) -> Value {
     vec![entry.clone(); MANY].into()
 }

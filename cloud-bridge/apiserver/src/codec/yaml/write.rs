@@ -142,7 +142,7 @@ impl<'de> Visitor<'de> for Node<'_> {
         let column = if self.lead == Lead::Dash { self.column + 2 } else { self.column };
         let mut first = true;
         loop {
-            // Removes the text before an item when there is no item.
+            // Removes the text before an item if the sequence is empty.
             let length = self.out.text.len();
             self.line(first, column)?;
             self.out.put("-")?;

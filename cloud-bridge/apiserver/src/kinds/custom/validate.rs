@@ -20,7 +20,7 @@ const ERRORS_MAX: usize = 100_000;
 /// How often values of one object are held against schemas of `allOf`, `anyOf`, `oneOf` and `not`: these multiply.
 const ALTERNATIVES_MAX: usize = 500_000;
 
-/// The same limit for what is judged on the bridge's thread.
+/// [`ALTERNATIVES_MAX`] for values that are judged on the bridge's thread.
 const THREAD_ALTERNATIVES: usize = 20_000;
 
 /// Where values are judged, which limits the work.

@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Whether an object is to be made.
+    /// Whether an object must be made.
     pub(super) fn is_due(&self) -> bool {
         self.changed
     }

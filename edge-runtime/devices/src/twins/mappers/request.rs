@@ -12,7 +12,7 @@ pub enum Request {
     State(ReportDeviceStatesRequest),
 }
 
-/// Answer while the daemon has not sent all objects.
+/// Answer until the daemon has sent all objects.
 pub(super) fn not_ready() -> Status {
     Status::new(Code::Unavailable, "which devices there are is not known yet")
 }
