@@ -7,7 +7,7 @@ use sampan_floors::{Paths, behind_wall, circles, sources::product_code, upward, 
 /// Crates, and those that must not be among all of their dependencies.
 const WALLS: [(&str, &[&str]); 4] = [
     // The lowest layer.
-    ("sampan-apimachinery", &["sampan-kubelet-api", "sampan-apiserver", "kube", "hyper"]),
+    ("sampan-apimachinery", &["edge-protocol", "sampan-kubelet-api", "sampan-apiserver", "kube", "hyper"]),
     // The code that serves the kubelet API of a node is independent of the bridge and of the embedded API.
     ("sampan-kubelet-api", &["sampan-apiserver", "cloud-bridge", "kube", "rusqlite"]),
     // The process that evaluates rules of any user has no access to anything.

@@ -90,7 +90,6 @@ pub mod edge;
 pub mod findings;
 pub mod frame;
 pub mod join_token;
-pub mod json;
 mod liveness;
 pub mod message;
 pub mod names;

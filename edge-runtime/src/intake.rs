@@ -3,7 +3,7 @@
 //!
 //! Knows nothing of running pods, of the link or of time; the daemon and the simulation use the same code.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::collections::{BTreeMap, HashSet};
 
 use edge_protocol::edge::Change;

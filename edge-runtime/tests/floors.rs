@@ -8,7 +8,7 @@ use sampan_floors::{Paths, behind_wall, circles, upward};
 /// Crates of this project and their forbidden dependencies, direct or indirect.
 const WALLS: [(&str, &[&str]); 3] = [
     // Decisions: no I/O.
-    ("sampan-pod", &["smol", "nix", "rusqlite", "rustls", "tokio", "async-io"]),
+    ("sampan-pod", &["edge-protocol", "smol", "nix", "rusqlite", "rustls", "tokio", "async-io"]),
     // The process that must never grow: no store, no link, no TLS, no API types.
     (
         "sampan-monitor",

@@ -99,7 +99,7 @@ fn the_rules_know_what_they_look_for() {
 
 #[test]
 fn json_is_changed_by_ways_that_cannot_panic() {
-    none("", "use edge_protocol::json::SetField, or get_mut", changes_by_key);
+    none("", "use sampan_json::SetField, or get_mut", changes_by_key);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value};
 
 /// The elements of an array field, none when it is absent.

@@ -1,8 +1,8 @@
 //! ObjectMeta: fields that the server sets, fields that clients may not set, and the validation for every kind.
 
-use edge_protocol::json::SetField;
 use jiff::{Timestamp, Unit};
 use ring::rand::{SecureRandom, SystemRandom};
+use sampan_json::SetField;
 use serde_json::{Map, Value, json};
 
 /// The finalizer of a foreground deletion.

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use edge_protocol::json::SetField;
 use edge_protocol::message::{Object, ObjectDigest};
 use kube::api::DynamicObject;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::service_view::{items, port};

@@ -13,11 +13,11 @@ mod checked;
 use std::collections::{BTreeMap, BTreeSet};
 
 use apimachinery::selector::{selects, selects_by};
-use edge_protocol::json::SetField;
 use edge_protocol::message::Object;
 use edge_protocol::weight::weight;
 use kube::api::DynamicObject;
 use ring::digest;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::peer_pod::PeerPod;

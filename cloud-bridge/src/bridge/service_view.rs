@@ -1,8 +1,8 @@
 //! A Service as a node sees it: the fields that affect packets or DNS answers, with their own names. Pure.
 
-use edge_protocol::json::SetField;
 use edge_protocol::message::Object;
 use kube::api::DynamicObject;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::slim::made_object;

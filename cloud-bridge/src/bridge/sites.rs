@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use edge_protocol::json::SetField;
 use edge_protocol::message::Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::slim::made_object;

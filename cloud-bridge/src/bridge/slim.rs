@@ -9,10 +9,10 @@ mod object;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use edge_protocol::json::SetField;
 use edge_protocol::message::ObjectKey;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ObjectMeta;
+use sampan_json::SetField;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

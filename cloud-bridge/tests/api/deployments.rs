@@ -1,7 +1,7 @@
 //! Deployments as objects: defaults, refusals, and tables. On a real cluster their controller acts on them meanwhile;
 //! nothing here depends on that.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::harness::{APPLY, Api, JSON_PATCH, MERGE, STRATEGIC, TABLE, merge};

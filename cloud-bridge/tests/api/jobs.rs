@@ -1,7 +1,7 @@
 //! Jobs and CronJobs as objects over HTTP. Jobs are suspended, so that a real cluster's controller does not act on
 //! them.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::harness::{APPLY, Api, MERGE, STRATEGIC, TABLE};

@@ -1,6 +1,6 @@
 //! The subresources of pods.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::harness::{Api, MERGE, merge, pod};

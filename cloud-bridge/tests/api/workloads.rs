@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::harness::{APPLY, Answer, Api, MERGE, STRATEGIC, TABLE};

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Toleration, Volume};
+use sampan_json::SetField;
 use serde_json::Value;
 use thiserror::Error;
 

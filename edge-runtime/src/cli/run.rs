@@ -152,9 +152,9 @@ fn unknown_of_devices(typed: &Value, file: &Path) -> Result<Vec<String>, CliErro
 
 /// Settings of glibc's allocator. By default glibc keeps freed blocks for the next requests of their size (seven of
 /// each size and thread), and puts rather large blocks among the small ones. After fifty pods have come and gone each
-/// of these keeps one of their pages in use, 0.8 MB in all. glibc reads the variable only when a program starts (its manual,
-/// Memory Allocation Tunables), so the process executes itself once more. Its helpers inherit it: they need little
-/// memory, too. Other programs do not inherit it (nft, the monitor with its OCI runtimes): they must be fast.
+/// of these keeps one of their pages in use, 0.8 MB in all. glibc reads the variable only when a program starts (its
+/// manual, Memory Allocation Tunables), so the process executes itself once more. Its helpers inherit it: they need
+/// little memory, too. Other programs do not inherit it (nft, the monitor with its OCI runtimes): they must be fast.
 const TUNABLES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=32768");
 
 /// Executes the process again with the setting; returns only if that is not needed or fails. A value that the user has

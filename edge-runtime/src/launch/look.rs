@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 //! flood about one object, merges events that differ only in their text, and counts repetitions in one stored event
 //! while the link is down. While it is up, the bridge counts repetitions. Pure but for its memory.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 

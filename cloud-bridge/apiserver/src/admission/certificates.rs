@@ -2,8 +2,8 @@
 //! plugin/pkg/admission/certificates: approval, signing, subjectrestriction; the part of the strategy that needs the
 //! requester).
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::attributes::Attributes as Request;

@@ -3,8 +3,8 @@
 
 use std::cmp::Reverse;
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use crate::kinds::storage_class::{STORAGE, is_default};

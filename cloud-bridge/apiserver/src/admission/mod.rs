@@ -15,7 +15,7 @@ mod priority;
 mod rbac;
 mod runtime_class;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::auth::node;

@@ -1,7 +1,7 @@
 //! The Priority admission: a pod's class gives it its priority, and there is at most one default class
 //! (K8s plugin/pkg/admission/priority).
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use super::attributes::Attributes;

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use super::attributes::Attributes;

@@ -1,7 +1,7 @@
 //! Fields and rights of a pod from its service account: a volume with token, authority and namespace, and the allowed
 //! secrets. Pure. K8s plugin/pkg/admission/serviceaccount/admission.go.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::auth::accounts::ROOT_CA;

@@ -1,6 +1,6 @@
 //! Attributes of a request for authorizers, and the texts of refusals.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 
 use super::request_info::{ResourcePath, Target};
 use crate::resource::status::ApiError;

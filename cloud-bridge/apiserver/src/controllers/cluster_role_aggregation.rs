@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use super::queue::Queue;

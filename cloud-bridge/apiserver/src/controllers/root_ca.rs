@@ -1,8 +1,8 @@
 //! What every namespace has for its service accounts: the ConfigMap with the certificate that pods trust the API by
 //! (K8s pkg/controller/certificates/rootcacertpublisher).
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::json;
 
 use super::namespaces;

@@ -2,7 +2,7 @@
 //! `/apis/GROUP/VERSION`) and in the aggregated form that current clients ask for first. Pure: turns the list of
 //! resources into JSON; routing and caching headers belong to `http`.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};

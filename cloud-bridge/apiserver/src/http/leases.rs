@@ -4,7 +4,7 @@
 use super::server::Server;
 use crate::storage::LEASES;
 use apimachinery::key::ObjectKey;
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 
 impl Server {
     /// Sets the time (MicroTime text) of the node's own Lease. False if it does not exist, or differs from what a

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use edge_protocol::json::SetField;
 use futures::Stream;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::json;
 use tokio::task::yield_now;
 

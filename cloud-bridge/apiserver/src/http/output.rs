@@ -1,7 +1,7 @@
 //! Forms of answers: JSON objects and lists, Tables for kubectl, metadata only. Pure; the storage keeps bodies without
 //! kind and apiVersion, which are added here.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::borrow::Cow;
 use std::sync::Arc;
 

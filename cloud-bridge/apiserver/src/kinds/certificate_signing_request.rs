@@ -3,9 +3,9 @@
 //! are checked by admission (`admission/certificates.rs`); the signers are not known here.
 
 use base64::Engine as _;
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::pem::Pem;

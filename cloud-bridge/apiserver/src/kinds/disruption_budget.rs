@@ -1,9 +1,9 @@
 //! PodDisruptionBudgets: how many pods of an application may be disrupted at once. Evictions check them
 //! (`registry/subresource/eviction`); a controller counts the healthy pods.
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::policy::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::columns::{AGE, NAME, age, name};

@@ -1,8 +1,8 @@
 //! Namespaces.
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::columns::{AGE, NAME, age, name};

@@ -1,8 +1,8 @@
 //! PodTemplates: separately stored templates of pods. Nothing creates pods of them.
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use super::columns::{NAME, Spec, name, or_none};

@@ -1,9 +1,9 @@
 //! ServiceCIDRs: ranges of addresses that Services get. The one called `kubernetes` is the range that the API was started
 //! with (`service/cluster_ip.rs`).
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::networking::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::cidr::read_canonical;

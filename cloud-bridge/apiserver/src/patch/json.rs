@@ -1,8 +1,8 @@
 //! JSON patch (RFC 6902) within the API server's limits, and merge patch (RFC 7396). What an operation of a JSON patch
 //! does is the library's. Pure.
 
-use edge_protocol::json::SetField;
 use json_patch::{PatchOperation, patch_unsafe};
+use sampan_json::SetField;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! PATCH: JSON patch, merge patch, strategic merge patch and server-side apply, then an update.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::sync::Arc;
 
 use bytes::Bytes;

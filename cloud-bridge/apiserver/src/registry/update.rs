@@ -1,6 +1,6 @@
 //! Replacing an object, wholly or in its status, under optimistic concurrency.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock};

@@ -1,7 +1,7 @@
 //! Failures as the API reports them: a code, a reason and a message that make a `v1.Status`. The texts are those that
 //! clients and users know from Kubernetes. Knows nothing of HTTP beyond the status code.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::Resource;

@@ -11,7 +11,7 @@ use super::decide::wants_metrics;
 use super::pods::Pod;
 use super::seen::{Scale, Seen};
 use apimachinery::json::{items, text};
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 
 /// Timeout of the API. Metrics of an offline node take ten seconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::affinity::{Affinity, Namespaces};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use apimachinery::json::{entries, items};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod as CorePod};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::cluster::{Failure, unschedulable_patch};

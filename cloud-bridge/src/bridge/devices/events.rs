@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use sampan_log::printable::printable;
 
 use super::index::Index;

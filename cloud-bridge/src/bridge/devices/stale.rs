@@ -3,7 +3,7 @@
 //! Values and state stay as they were, so that users see the last ones; `extensions["sampan.dev"].stale` says that they
 //! may be outdated. If the state becomes `unknown` (an option), the previous one is in `stateWas`.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::silence::Step;

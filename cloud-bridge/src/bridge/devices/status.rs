@@ -4,8 +4,8 @@
 //! that the report omits, the present ones, as long as the Device has the property. Nothing of an earlier Device of the
 //! same name stays. Other clients' entries in `extensions` stay.
 
-use edge_protocol::json::SetField;
 use edge_protocol::message::{DeviceReport, TwinReport, TwinValue};
+use sampan_json::SetField;
 use serde_json::{Map, Value, json};
 
 use super::checked::{Checked, check};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use edge_protocol::json::SetField;
 use kube::api::DynamicObject;
+use sampan_json::SetField;
 use serde_json::{Map, Value, json};
 
 use crate::bridge::name::name_of;

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use edge_protocol::json::SetField;
 use edge_protocol::message::DeviceReport;
 use jiff::Timestamp;
 use kube::api::DynamicObject;
+use sampan_json::SetField;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 

@@ -1,6 +1,6 @@
 //! Events: creates a new one, and counts up the earlier one for a repetition, as Kubernetes components do.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::sync::PoisonError;
 
 use edge_protocol::message::ObjectKey;

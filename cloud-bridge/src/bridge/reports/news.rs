@@ -1,8 +1,8 @@
 //! Decides whether the status of a node contains anything that the API does not have. After a restart of the bridge all
 //! nodes report their status again: without this check, thousands of writes and watch events without news. Pure.
 
-use edge_protocol::json::SetField;
 use jiff::{SignedDuration, Timestamp};
+use sampan_json::SetField;
 use serde_json::Value;
 
 /// Interval at which an unchanged status is written (K8s `nodeStatusReportFrequency`).

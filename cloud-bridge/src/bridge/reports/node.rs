@@ -4,8 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use sampan_log::printable::printable;
 use serde_json::{Value, json};
 

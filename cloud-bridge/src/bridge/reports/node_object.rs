@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::{Map, Value, json};
 
 use super::failure::Failure;

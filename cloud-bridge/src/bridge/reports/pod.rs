@@ -1,7 +1,7 @@
 //! Status and deletion of a pod.
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::failure::Failure;

@@ -1,9 +1,9 @@
 //! Objects as nodes receive them, with their digests. Pure.
 
-use edge_protocol::json::SetField;
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use kube::api::{DynamicObject, ObjectMeta};
 use ring::digest;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::pki::encoding::hex;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 
 /// Since this process began, but for what is as it is now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -1,6 +1,6 @@
 //! Merges a Device with its DeviceModel, in the form for a driver. Values only; malformed parts are skipped.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value, json};
 
 /// Merges the spec of a Device with its model: protocol and visitors of the model apply where the device does not set

@@ -3,7 +3,7 @@
 //! Held throughout: one process per container name, no attempt started twice, attempts only rise. Held in the end:
 //! a deleted pod is forgotten, and any other has all it wants, or has ended, or has set itself a time to wake.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

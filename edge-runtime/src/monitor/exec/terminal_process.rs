@@ -2,7 +2,7 @@
 //!
 //! With flags, only runc adds `TERM` to the container's environment; crun 1.8 replaces the environment by it.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;

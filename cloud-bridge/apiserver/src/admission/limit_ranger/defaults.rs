@@ -1,6 +1,6 @@
 //! The amounts that a container gets that names none. Pure.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value};
 
 use apimachinery::json::{entries, items_mut, object_mut, text};

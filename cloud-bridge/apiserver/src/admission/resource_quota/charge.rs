@@ -1,8 +1,8 @@
 //! Whether an object fits into the quotas of a namespace, and their usage afterwards: with the messages of Kubernetes.
 //! Pure. Follows apiserver pkg/admission/plugin/resourcequota.
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::{Map, Value};
 
 use crate::kinds::pod::amounts::{Amounts, add, amounts};

@@ -1,7 +1,7 @@
 //! Reconciles default roles and bindings: adds missing parts and keeps a user's additions (K8s
 //! component-helpers/auth/rbac/reconciliation). Pure.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value};
 
 use crate::auth::rbac::{Rule, cover};

@@ -1,7 +1,7 @@
 //! One object with owners: whether they exist, and how to handle it if they do not.
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::item::{Key, Owner, PAGE, finalizer, find, references};

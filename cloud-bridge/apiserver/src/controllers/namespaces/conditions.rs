@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use apimachinery::meta;

@@ -6,8 +6,8 @@ mod conditions;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use super::queue::Queue;

@@ -4,7 +4,7 @@
 mod facts;
 mod index;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::sync::Arc;
 
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! The schema of a custom kind as it is published: that of its definition with what each object has beside it
 //! (apiextensions-apiserver pkg/controller/openapi: builder/builder.go, v2/conversion.go).
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value, json};
 
 use super::form::Form;

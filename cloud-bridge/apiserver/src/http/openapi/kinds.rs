@@ -1,6 +1,6 @@
 //! The schema of each kind, wherever it is from.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value, json};
 
 use super::form::{Form, kind_of};

@@ -1,7 +1,7 @@
 //! Schemas of the built-in kinds, generated from their shapes: field names and types, and no descriptions but of the
 //! metadata, which custom kinds have, too.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value, json};
 
 use super::form::Form;

@@ -4,9 +4,9 @@
 mod tests;
 mod validate;
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::columns::{AGE, NAME, age, name, since};

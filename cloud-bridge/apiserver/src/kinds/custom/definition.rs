@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::validate::{Judge, Place};

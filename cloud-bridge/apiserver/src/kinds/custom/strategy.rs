@@ -1,6 +1,6 @@
 //! The strategy of custom objects, from their version's schema, subresources and printer columns.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};

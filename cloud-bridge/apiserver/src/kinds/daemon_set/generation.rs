@@ -1,8 +1,8 @@
 //! How often the template of a DaemonSet has changed. Once a field of the spec, it is an annotation since apps/v1
 //! (pkg/apis/apps/v1/conversion.go); no client may set it but at creation, and pods carry it as a label.
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::apps::v1;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use crate::codec::decode::Decoded;

@@ -6,7 +6,7 @@ mod table;
 mod tests;
 mod validate;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::defaults::drop_zero;

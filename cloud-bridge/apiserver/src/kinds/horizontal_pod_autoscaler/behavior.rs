@@ -1,6 +1,6 @@
 //! How fast is scaled: defaults of the rules for either direction, and their rules.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use apimachinery::field::{Errors, FieldError};

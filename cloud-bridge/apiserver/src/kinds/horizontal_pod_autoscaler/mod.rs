@@ -9,8 +9,8 @@ mod tests;
 mod v1;
 mod validate;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::autoscaling;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::defaults::drop_zero;

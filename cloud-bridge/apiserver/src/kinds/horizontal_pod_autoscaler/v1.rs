@@ -5,8 +5,8 @@ mod checked;
 mod metrics;
 mod rules;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerCondition;
+use sampan_json::SetField;
 use serde_json::{Map, Value, json};
 
 use super::metric::{cpu_utilization, is_cpu_utilization};

@@ -6,9 +6,9 @@ mod validate;
 
 use std::collections::BTreeSet;
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::networking::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::columns::{AGE, NAME, age, name};

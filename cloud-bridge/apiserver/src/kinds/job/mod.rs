@@ -11,8 +11,8 @@ mod tests;
 mod update;
 mod validate;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::batch::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::defaults::drop_zero;

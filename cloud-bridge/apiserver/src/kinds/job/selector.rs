@@ -1,6 +1,6 @@
 //! The selector that a Job gets, so that it finds its own pods and no others (pkg/registry/batch/job/strategy.go).
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use apimachinery::field::{Errors, FieldError};

@@ -1,6 +1,6 @@
 //! Allowed changes of a Job, after pkg/apis/batch/validation and pkg/registry/batch/job/strategy.go of Kubernetes 1.36.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::status::is_true;

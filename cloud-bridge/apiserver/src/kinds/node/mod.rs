@@ -3,8 +3,8 @@
 mod table;
 mod validate;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use super::cidr;

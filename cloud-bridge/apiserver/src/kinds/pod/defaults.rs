@@ -1,6 +1,6 @@
 //! Defaults of a pod.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value};
 
 use crate::kinds::defaults::{claim_spec, drop_zero, resource_lists, volume_source};

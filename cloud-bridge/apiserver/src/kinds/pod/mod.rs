@@ -7,8 +7,8 @@ mod table;
 pub(crate) mod validate;
 pub(crate) mod warnings;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::kind::{Kind, PLAIN, PROXY, Selectable, Sub, keep_status, spec_changed};

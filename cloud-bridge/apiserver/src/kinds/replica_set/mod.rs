@@ -7,8 +7,8 @@ mod validate;
 
 use std::borrow::Cow;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::apps::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::defaults::drop_zero;

@@ -7,8 +7,8 @@ mod tests;
 pub(crate) mod usage;
 mod validate;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::defaults::drop_zero;

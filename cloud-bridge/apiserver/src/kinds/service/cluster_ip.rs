@@ -1,7 +1,7 @@
 //! Cluster addresses of Services: only the stored Services (`held`) determine which are in use. K8s
 //! pkg/registry/core/service/storage/alloc.go, IPv4 only.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::net::Ipv4Addr;
 
 use jiff::Timestamp;

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use apimachinery::field::{Errors, FieldError, invalid_text};

@@ -10,8 +10,8 @@ mod type_change;
 pub(crate) mod validate;
 mod warnings;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::defaults::drop_zero;

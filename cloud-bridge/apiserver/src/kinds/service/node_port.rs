@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::held::{Taken, node_port as asked, node_ports};

@@ -1,7 +1,7 @@
 //! Fields that a Service loses when its type changes: those allocated for the old type, if unchanged (K8s
 //! pkg/registry/core/service/strategy.go `dropTypeDependentFields`). Node ports: `node_port.rs`.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use apimachinery::json::{items, object_mut, text};

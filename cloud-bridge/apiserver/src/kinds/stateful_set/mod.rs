@@ -8,7 +8,7 @@ mod validate;
 
 use std::borrow::Cow;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::defaults::drop_zero;

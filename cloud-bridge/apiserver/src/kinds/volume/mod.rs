@@ -4,8 +4,8 @@ mod table;
 pub(super) mod validate;
 mod warnings;
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::core::v1;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 pub(crate) use warnings::fractions;

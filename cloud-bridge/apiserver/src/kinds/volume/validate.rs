@@ -1,6 +1,6 @@
 //! Rules of PersistentVolumes and claims.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use crate::kinds::pod::validate::{affinity, resources};

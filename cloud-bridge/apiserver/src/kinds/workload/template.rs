@@ -1,6 +1,6 @@
 //! The template of pods in a workload: defaults and rules of a pod, at another place.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::Value;
 
 use super::selector;

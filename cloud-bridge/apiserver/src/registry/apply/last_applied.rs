@@ -1,7 +1,7 @@
 //! The annotation of client-side apply, which kubectl and server-side apply by the manager `kubectl` keep together
 //! (apimachinery pkg/util/managedfields/internal: lastapplied.go, lastappliedmanager.go, lastappliedupdater.go).
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value};
 
 use crate::patch::budget::Budget;

@@ -5,7 +5,7 @@ mod options;
 #[cfg(test)]
 mod tests;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::slice;
 use std::sync::Arc;
 

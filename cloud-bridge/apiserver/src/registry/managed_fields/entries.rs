@@ -1,7 +1,7 @@
 //! `metadata.managedFields` as values: one entry for each manager and way of writing
 //! (apimachinery pkg/util/managedfields/internal: managedfields.go, capmanagers.go).
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::writer::MANAGER_MAX;

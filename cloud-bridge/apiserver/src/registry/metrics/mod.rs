@@ -3,7 +3,7 @@
 
 mod usage;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 

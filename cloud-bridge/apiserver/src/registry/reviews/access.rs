@@ -1,7 +1,7 @@
 //! Access reviews, answered by the authorizers that decide on requests
 //! (K8s pkg/registry/authorization, pkg/apis/authorization/validation).
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::selectors;

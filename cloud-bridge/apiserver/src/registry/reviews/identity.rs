@@ -1,7 +1,7 @@
 //! TokenReviews and SelfSubjectReviews: the identity of a user.
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::resource::status::{ApiError, ApiResult};

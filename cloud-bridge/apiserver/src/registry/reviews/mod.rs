@@ -6,11 +6,11 @@ mod identity;
 mod selectors;
 
 use bytes::Bytes;
-use edge_protocol::json::SetField;
 use k8s_openapi::api::authentication::v1::{SelfSubjectReview, TokenReview};
 use k8s_openapi::api::authorization::v1::{
     LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
 };
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::auth::request_info::ResourcePath;

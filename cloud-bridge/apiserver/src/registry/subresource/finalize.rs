@@ -1,7 +1,7 @@
 //! The finalize subresource of namespaces.
 
 use bytes::Bytes;
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 
 use crate::registry::answer::Answer;
 use crate::registry::context::Context;

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Binding;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::registry::answer::Answer;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use edge_protocol::json::SetField;
 use k8s_openapi::api::autoscaling::v1::Scale;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::codec::jsonpath;

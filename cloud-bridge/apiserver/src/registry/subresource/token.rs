@@ -2,8 +2,8 @@
 //! K8s pkg/registry/core/serviceaccount/storage/token.go and pkg/apis/authentication/validation.
 
 use bytes::Bytes;
-use edge_protocol::json::SetField;
 use k8s_openapi::api::authentication::v1::TokenRequest;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::auth::accounts::{Accounts, ISSUER};

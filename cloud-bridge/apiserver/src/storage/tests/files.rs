@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 
 use super::*;
 

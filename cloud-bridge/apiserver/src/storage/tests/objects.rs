@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use edge_protocol::json::SetField;
 use rusqlite::params;
+use sampan_json::SetField;
 
 use super::*;
 use crate::storage::write::REPLACE;

@@ -1,6 +1,6 @@
 //! Changes that watchers receive, and disconnected watchers.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 
 use super::*;
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use edge_protocol::json::SetField;
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use edge_protocol::weight::weight;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use crate::bridge::ApiAddress;

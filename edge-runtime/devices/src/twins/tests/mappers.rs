@@ -9,7 +9,7 @@ use sampan_dmi::{
     ReportDeviceStatusRequest, Twin, TwinProperty, UpdateDeviceModelRequest, UpdateDeviceRequest, mapper as method,
 };
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 
 use super::*;
 use crate::grpc::{Code, Status};

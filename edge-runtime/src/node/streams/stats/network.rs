@@ -1,6 +1,6 @@
 //! Counters of network interfaces, from `/proc/PID/net/dev`.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 /// Traffic of one network namespace: its first interface beside the loopback, and all interfaces. `None` without one.

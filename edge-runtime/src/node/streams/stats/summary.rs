@@ -1,6 +1,6 @@
 //! Builds the JSON of `/stats/summary` from the measured values. Values that the kernel does not count are absent.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::collections::BTreeMap;
 use std::path::Path;
 

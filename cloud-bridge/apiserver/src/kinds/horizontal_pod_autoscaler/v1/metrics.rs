@@ -1,7 +1,7 @@
 //! Metrics in annotations of `autoscaling/v1`: the same facts under other names.
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::autoscaling::v2;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::checked::{amount, typed};

@@ -1,8 +1,8 @@
 //! A behavior in its annotation: Kubernetes writes its internal type there, whose fields are called as Go calls them, and
 //! reads names without looking at their case.
 
-use edge_protocol::json::SetField;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerBehavior;
+use sampan_json::SetField;
 use serde_json::{Map, Value};
 
 use super::checked::{amount, typed};

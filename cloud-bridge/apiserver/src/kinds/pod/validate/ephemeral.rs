@@ -1,7 +1,7 @@
 //! The `ephemeralcontainers` subresource of a pod: containers may be added to the list, and nothing else.
 //! As `ValidatePodEphemeralContainersUpdate` of pkg/apis/core/validation.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;

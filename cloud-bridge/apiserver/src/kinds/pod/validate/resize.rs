@@ -1,7 +1,7 @@
 //! The `resize` subresource of a pod: cpu and memory of its containers may change, and nothing else.
 //! Follows `ValidatePodResize` of pkg/apis/core/validation.
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Map, Value};
 
 use super::spec;

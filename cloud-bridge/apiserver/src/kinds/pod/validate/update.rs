@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use edge_protocol::json::SetField;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::{affinity, annotations, spec};

@@ -1,8 +1,8 @@
 //! Whether the disruption budgets of a pod allow its eviction now, and their status afterwards. Pure. K8s
 //! pkg/registry/core/pod/storage/eviction.go.
 
-use edge_protocol::json::SetField;
 use jiff::Timestamp;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use apimachinery::json::{integer, items, object_mut, present, text};

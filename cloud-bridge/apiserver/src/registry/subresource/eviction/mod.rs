@@ -5,8 +5,8 @@ mod budget;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use edge_protocol::json::SetField;
 use k8s_openapi::api::policy::v1::Eviction;
+use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::pod::{set_condition, success};
