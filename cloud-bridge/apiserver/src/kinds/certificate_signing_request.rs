@@ -11,7 +11,7 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 
-use super::columns::{self, AGE, NAME};
+use super::columns::{self, AGE, NAME, Table};
 use super::kind::{Kind, PLAIN, Selectable, Sub, keep_status};
 use crate::codec::decode;
 use crate::patch::merge_keys::{CONDITIONS, META, Type, object};
@@ -71,15 +71,17 @@ pub(crate) static KIND: Kind = Kind {
     update: |_, _| Vec::new(),
     status: Some(|new, old| changed(new, old, false)),
     subresources: &[Sub::part("approval", "CertificateSigningRequest", approval, |new, old| changed(new, old, true))],
-    columns: &[
-        NAME,
-        AGE,
-        ("SignerName", "string", 0, "Who is asked to sign."),
-        ("Requestor", "string", 0, "Who asks."),
-        ("RequestedDuration", "string", 0, "How long the certificate is to be good for."),
-        ("Condition", "string", 0, "What has become of it."),
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            AGE,
+            ("SignerName", "string", 0, "Who is asked to sign."),
+            ("Requestor", "string", 0, "Who asks."),
+            ("RequestedDuration", "string", 0, "How long the certificate is to be good for."),
+            ("Condition", "string", 0, "What has become of it."),
+        ],
+        row,
+    },
     fields: &[Selectable::text("spec.signerName", "/spec/signerName")],
     keys: &KEYS,
     ..PLAIN
@@ -204,7 +206,7 @@ fn changed(new: &Value, old: &Value, approves: bool) -> Vec<FieldError> {
     errors
 }
 
-fn row(request: &Value, now: Timestamp) -> Vec<Value> {
+fn row(request: &Value, now: Timestamp) -> [Value; 6] {
     let (spec, status) = (&request["spec"], &request["status"]);
     let has = |kind: &str| items(status, "conditions").iter().any(|one| one["type"] == kind);
     let mut words: Vec<&str> = ["Approved", "Denied", "Failed"].into_iter().filter(|kind| has(kind)).collect();
@@ -216,7 +218,7 @@ fn row(request: &Value, now: Timestamp) -> Vec<Value> {
     }
     let life = spec["expirationSeconds"].as_i64().map_or_else(|| "<none>".to_owned(), columns::human_duration);
     let [name, age] = [columns::name(request), columns::age(request, now)];
-    vec![name, age, spec["signerName"].clone(), spec["username"].clone(), life.into(), words.join(",").into()]
+    [name, age, spec["signerName"].clone(), spec["username"].clone(), life.into(), words.join(",").into()]
 }
 
 #[cfg(test)]

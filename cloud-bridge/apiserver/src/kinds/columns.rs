@@ -13,29 +13,42 @@ pub(crate) type Spec = (&'static str, &'static str, i32, &'static str);
 pub(crate) const NAME: Spec = ("Name", "string", 0, "Name of the object, unique within its namespace.");
 pub(crate) const AGE: Spec = ("Age", "string", 0, "Time since the server created the object.");
 
-/// Columns of kinds with a name and an age.
-pub(crate) const PLAIN: &[Spec] = &[NAME, AGE];
-/// Elements shown before `+ N more...`.
-const SHOWN: usize = 3;
+/// Columns of a kind, and the cells of one object: as many as columns.
+pub(crate) struct Table<const N: usize> {
+    pub(crate) columns: [Spec; N],
+    pub(crate) row: fn(&Value, Timestamp) -> [Value; N],
+}
 
-/// The columns as the Table form names them.
-pub(crate) fn columns(specs: &[Spec]) -> Vec<Column> {
-    specs
-        .iter()
-        .map(|(name, type_, priority, description)| Column {
+/// A [`Table`] with any number of columns.
+pub(crate) trait AnyTable: Sync {
+    /// The columns as the Table form names them.
+    fn columns(&self) -> Vec<Column>;
+
+    /// The cells of one object.
+    fn row(&self, obj: &Value, now: Timestamp) -> Vec<Value>;
+}
+
+impl<const N: usize> AnyTable for Table<N> {
+    fn columns(&self) -> Vec<Column> {
+        let column = |(name, type_, priority, description): &Spec| Column {
             name: (*name).into(),
             type_: (*type_).into(),
             format: if *name == "Name" { "name".into() } else { "".into() },
             description: (*description).into(),
             priority: *priority,
-        })
-        .collect()
+        };
+        self.columns.iter().map(column).collect()
+    }
+
+    fn row(&self, obj: &Value, now: Timestamp) -> Vec<Value> {
+        (self.row)(obj, now).into()
+    }
 }
 
-/// Name and age.
-pub(crate) fn plain(obj: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(obj), age(obj, now)]
-}
+/// Table of kinds with a name and an age.
+pub(crate) const PLAIN: Table<2> = Table { columns: [NAME, AGE], row: |obj, now| [name(obj), age(obj, now)] };
+/// Elements shown before `+ N more...`.
+const SHOWN: usize = 3;
 
 /// The cell of the name.
 pub(crate) fn name(obj: &Value) -> Value {

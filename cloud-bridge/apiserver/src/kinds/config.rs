@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use serde_json::{Value, json};
 
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, Selectable};
 use crate::codec::decode;
@@ -23,8 +23,7 @@ pub(crate) static CONFIG_MAP: Kind = Kind {
     default: |map| drop_zero(map, &["data", "binaryData"]),
     create: config_map,
     update: config_map_update,
-    columns: &[NAME, ("Data", "string", 0, "Number of keys."), AGE],
-    row: config_map_row,
+    table: &Table { columns: [NAME, ("Data", "string", 0, "Number of keys."), AGE], row: config_map_row },
     ..PLAIN
 };
 
@@ -37,8 +36,10 @@ pub(crate) static SECRET: Kind = Kind {
     default: default_secret,
     create: secret,
     update: secret_update,
-    columns: &[NAME, ("Type", "string", 0, "Type of the secret."), ("Data", "string", 0, "Number of keys."), AGE],
-    row: secret_row,
+    table: &Table {
+        columns: [NAME, ("Type", "string", 0, "Type of the secret."), ("Data", "string", 0, "Number of keys."), AGE],
+        row: secret_row,
+    },
     fields: &[Selectable::text("type", "/type")],
     ..PLAIN
 };
@@ -57,12 +58,12 @@ fn default_secret(secret: &mut Value) {
     drop_zero(secret, &["data"]);
 }
 
-fn config_map_row(obj: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(obj), json!(entries(obj, "data").count() + entries(obj, "binaryData").count()), age(obj, now)]
+fn config_map_row(obj: &Value, now: Timestamp) -> [Value; 3] {
+    [name(obj), json!(entries(obj, "data").count() + entries(obj, "binaryData").count()), age(obj, now)]
 }
 
-fn secret_row(obj: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(obj), obj["type"].clone(), json!(entries(obj, "data").count()), age(obj, now)]
+fn secret_row(obj: &Value, now: Timestamp) -> [Value; 4] {
+    [name(obj), obj["type"].clone(), json!(entries(obj, "data").count()), age(obj, now)]
 }
 
 /// Sum of all values, in bytes.

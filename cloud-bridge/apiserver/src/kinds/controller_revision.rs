@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::apps::v1;
 use serde_json::{Map, Value, json};
 
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::kind::{Kind, PLAIN};
 use crate::codec::decode::{self, Decoded};
 use apimachinery::field::{Errors, FieldError, immutable, not_negative};
@@ -20,13 +20,15 @@ pub(crate) static KIND: Kind = Kind {
     check: Some(check),
     create,
     update,
-    columns: &[
-        NAME,
-        ("Controller", "string", 0, "Controller of the object"),
-        ("Revision", "string", 0, "Its place among the revisions of its controller."),
-        AGE,
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            ("Controller", "string", 0, "Controller of the object"),
+            ("Revision", "string", 0, "Its place among the revisions of its controller."),
+            AGE,
+        ],
+        row,
+    },
     ..PLAIN
 };
 
@@ -66,7 +68,7 @@ fn number(errors: &mut Errors, revision: &Value) {
     not_negative(errors, "revision".into(), integer(revision, "revision").unwrap_or_default());
 }
 
-fn row(revision: &Value, now: Timestamp) -> Vec<Value> {
+fn row(revision: &Value, now: Timestamp) -> [Value; 4] {
     let owners = items(&revision["metadata"], "ownerReferences");
     let controller = owners.iter().find(|owner| owner["controller"] == true).map(|owner| {
         let kind = text(owner, "kind");
@@ -75,12 +77,7 @@ fn row(revision: &Value, now: Timestamp) -> Vec<Value> {
         format!("{}/{}", format!("{kind}{dot}{group}").to_lowercase(), text(owner, "name"))
     });
     let controller = controller.unwrap_or_else(|| "<none>".to_owned());
-    vec![
-        name(revision),
-        controller.into(),
-        json!(integer(revision, "revision").unwrap_or_default()),
-        age(revision, now),
-    ]
+    [name(revision), controller.into(), json!(integer(revision, "revision").unwrap_or_default()), age(revision, now)]
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use k8s_openapi::api::policy::v1;
 use sampan_json::SetField;
 use serde_json::{Value, json};
 
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::conditions;
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, keep_status, spec_changed};
@@ -38,14 +38,16 @@ pub(crate) static KIND: Kind = Kind {
     create: validate,
     update: |new, _| validate(new),
     status: Some(validate_status),
-    columns: &[
-        NAME,
-        ("Min Available", "string", 0, "How many pods must be there."),
-        ("Max Unavailable", "string", 0, "How many pods may be missing."),
-        ("Allowed Disruptions", "integer", 0, "Number of pod disruptions that are currently allowed."),
-        AGE,
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            ("Min Available", "string", 0, "How many pods must be there."),
+            ("Max Unavailable", "string", 0, "How many pods may be missing."),
+            ("Allowed Disruptions", "integer", 0, "Number of pod disruptions that are currently allowed."),
+            AGE,
+        ],
+        row,
+    },
     keys: &KEYS,
     ..PLAIN
 };
@@ -106,7 +108,7 @@ fn validate_status(new: &Value, _: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn row(budget: &Value, now: Timestamp) -> Vec<Value> {
+fn row(budget: &Value, now: Timestamp) -> [Value; 5] {
     let spec = &budget["spec"];
     let amount = |field: &str| match present(spec, field) {
         Some(Value::String(percent)) => percent.as_str().into(),
@@ -114,7 +116,7 @@ fn row(budget: &Value, now: Timestamp) -> Vec<Value> {
         None => "N/A".into(),
     };
     let allowed = integer(&budget["status"], "disruptionsAllowed").unwrap_or_default();
-    vec![name(budget), amount("minAvailable"), amount("maxUnavailable"), allowed.into(), age(budget, now)]
+    [name(budget), amount("minAvailable"), amount("maxUnavailable"), allowed.into(), age(budget, now)]
 }
 
 #[cfg(test)]

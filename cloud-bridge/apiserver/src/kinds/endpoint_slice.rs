@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::discovery::v1;
 use serde_json::Value;
 
-use super::columns::{AGE, NAME, age, name, with_more};
+use super::columns::{AGE, NAME, Table, age, name, with_more};
 use super::kind::{Kind, PLAIN};
 use super::service::validate::endpoint_ip;
 use crate::codec::decode;
@@ -29,14 +29,16 @@ pub(crate) static KIND: Kind = Kind {
         let named = text(slice, "addressType") == "FQDN";
         named.then(|| "spec.addressType: FQDN endpoints are deprecated".to_owned()).into_iter().collect()
     },
-    columns: &[
-        NAME,
-        ("AddressType", "string", 0, "Type of all addresses in this slice."),
-        ("Ports", "string", 0, "Ports of each endpoint."),
-        ("Endpoints", "string", 0, "Addresses in this slice."),
-        AGE,
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            ("AddressType", "string", 0, "Type of all addresses in this slice."),
+            ("Ports", "string", 0, "Ports of each endpoint."),
+            ("Endpoints", "string", 0, "Addresses in this slice."),
+            AGE,
+        ],
+        row,
+    },
     ..PLAIN
 };
 
@@ -106,7 +108,7 @@ fn endpoints(errors: &mut Errors, of: &str, endpoints: &[Value]) {
     }
 }
 
-fn row(slice: &Value, now: Timestamp) -> Vec<Value> {
+fn row(slice: &Value, now: Timestamp) -> [Value; 5] {
     let ports: Vec<String> = items(slice, "ports")
         .iter()
         .map(|port| match (integer(port, "port"), port["name"].as_str()) {
@@ -120,7 +122,7 @@ fn row(slice: &Value, now: Timestamp) -> Vec<Value> {
         .flat_map(|endpoint| items(endpoint, "addresses"))
         .filter_map(|address| address.as_str().map(str::to_owned))
         .collect();
-    vec![
+    [
         name(slice),
         text(slice, "addressType").into(),
         with_more(&ports, "<unset>").into(),

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use serde_json::Value;
 
-use super::columns::{AGE, NAME, age, name, with_more};
+use super::columns::{AGE, NAME, Table, age, name, with_more};
 use super::kind::{Kind, PLAIN};
 use super::service::validate::{endpoint_ip, port_and_protocol, port_name};
 use crate::codec::decode;
@@ -28,8 +28,7 @@ pub(crate) static KIND: Kind = Kind {
     default,
     create: validate,
     update: |new, _| validate(new),
-    columns: &[NAME, ("Endpoints", "string", 0, "Addresses and ports behind the service."), AGE],
-    row,
+    table: &Table { columns: [NAME, ("Endpoints", "string", 0, "Addresses and ports behind the service."), AGE], row },
     ..PLAIN
 };
 
@@ -66,7 +65,7 @@ fn validate(endpoints: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn row(endpoints: &Value, now: Timestamp) -> Vec<Value> {
+fn row(endpoints: &Value, now: Timestamp) -> [Value; 3] {
     let mut all = Vec::new();
     for subset in items(endpoints, "subsets") {
         let addresses = || items(subset, "addresses").iter().map(|a| text(a, "ip"));
@@ -82,5 +81,5 @@ fn row(endpoints: &Value, now: Timestamp) -> Vec<Value> {
         }
     }
     let shown = if items(endpoints, "subsets").is_empty() { "<none>".to_owned() } else { with_more(&all, "") };
-    vec![name(endpoints), shown.into(), age(endpoints, now)]
+    [name(endpoints), shown.into(), age(endpoints, now)]
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::networking::v1;
 use serde_json::Value;
 
-use super::columns::{AGE, NAME, age};
+use super::columns::{AGE, NAME, Table, age};
 use super::kind::{Kind, PLAIN, spec_changed};
 use crate::codec::decode;
 use crate::resource::rules::Rules;
@@ -27,13 +27,15 @@ pub(crate) static KIND: Kind = Kind {
     default,
     create: validate,
     update,
-    columns: &[
-        NAME,
-        ("Controller", "string", 0, "Who looks after Ingresses of this class."),
-        ("Parameters", "string", 0, "An object with more settings."),
-        AGE,
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            ("Controller", "string", 0, "Who looks after Ingresses of this class."),
+            ("Parameters", "string", 0, "An object with more settings."),
+            AGE,
+        ],
+        row,
+    },
     ..PLAIN
 };
 
@@ -114,7 +116,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn row(class: &Value, now: Timestamp) -> Vec<Value> {
+fn row(class: &Value, now: Timestamp) -> [Value; 4] {
     let (spec, own) = (&class["spec"], meta::text(class, "name"));
     let default = text(&class["metadata"]["annotations"], "ingressclass.kubernetes.io/is-default-class") == "true";
     let parameters = match present(spec, "parameters") {
@@ -125,7 +127,7 @@ fn row(class: &Value, now: Timestamp) -> Vec<Value> {
         },
     };
     let shown = if default { format!("{own} (default)") } else { own.to_owned() };
-    vec![shown.into(), text(spec, "controller").into(), parameters.into(), age(class, now)]
+    [shown.into(), text(spec, "controller").into(), parameters.into(), age(class, now)]
 }
 
 #[cfg(test)]

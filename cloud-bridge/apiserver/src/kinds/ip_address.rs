@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::networking::v1;
 use serde_json::Value;
 
-use super::columns::{NAME, name};
+use super::columns::{NAME, Table, name};
 use super::kind::{Kind, PLAIN};
 use crate::codec::decode;
 use crate::resource::rules::Rules;
@@ -28,8 +28,7 @@ pub(crate) static KIND: Kind = Kind {
     rules: Rules { name: address, structures: &["spec"], ..Rules::BUILT_IN },
     create: validate,
     update,
-    columns: &[NAME, ("ParentRef", "string", 0, "What the address belongs to.")],
-    row,
+    table: &Table { columns: [NAME, ("ParentRef", "string", 0, "What the address belongs to.")], row },
     ..PLAIN
 };
 
@@ -72,7 +71,7 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn row(address: &Value, _now: Timestamp) -> Vec<Value> {
+fn row(address: &Value, _now: Timestamp) -> [Value; 2] {
     let shown = present(&address["spec"], "parentRef").map(|parent| {
         let resource = match (text(parent, "resource"), text(parent, "group")) {
             (resource, "") => resource.to_lowercase(),
@@ -87,7 +86,7 @@ fn row(address: &Value, _now: Timestamp) -> Vec<Value> {
             .collect::<Vec<_>>()
             .join("/")
     });
-    vec![name(address), shown.unwrap_or_else(|| "<none>".to_owned()).into()]
+    [name(address), shown.unwrap_or_else(|| "<none>".to_owned()).into()]
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::columns::{self, Spec};
+use super::columns::{self, AnyTable};
 use super::defaults::drop_zero;
 use crate::codec::decode;
 use crate::patch::merge_keys::{self, Type};
@@ -60,8 +60,7 @@ pub(crate) struct Kind {
     pub(crate) status: Option<ChangeRule>,
     pub(crate) scale: Option<ScalePaths>,
     pub(crate) subresources: &'static [Sub],
-    pub(crate) columns: &'static [Spec],
-    pub(crate) row: fn(&Value, Timestamp) -> Vec<Value>,
+    pub(crate) table: &'static dyn AnyTable,
     pub(crate) fields: &'static [Selectable],
     /// How lists merge.
     pub(crate) keys: &'static Type,
@@ -160,8 +159,7 @@ pub(crate) const PLAIN: Kind = Kind {
     status: None,
     scale: None,
     subresources: &[],
-    columns: columns::PLAIN,
-    row: columns::plain,
+    table: &columns::PLAIN,
     fields: &[],
     keys: &merge_keys::OBJECT,
 };
@@ -303,11 +301,11 @@ impl Strategy for Kind {
     }
 
     fn columns(&self) -> Vec<Column> {
-        columns::columns(self.columns)
+        self.table.columns()
     }
 
     fn row(&self, obj: &Value, now: Timestamp) -> Vec<Value> {
-        (self.row)(obj, now)
+        self.table.row(obj, now)
     }
 
     fn has_field_labels(&self) -> bool {

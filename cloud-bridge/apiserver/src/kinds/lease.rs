@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1;
 use serde_json::Value;
 
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::kind::{Kind, PLAIN};
 use crate::codec::decode;
 use crate::resource::rules::Rules;
@@ -26,8 +26,7 @@ pub(crate) static KIND: Kind = Kind {
     },
     create: validate,
     update: |new, _| validate(new),
-    columns: &[NAME, ("Holder", "string", 0, "Identity of the current holder."), AGE],
-    row,
+    table: &Table { columns: [NAME, ("Holder", "string", 0, "Identity of the current holder."), AGE], row },
     ..PLAIN
 };
 
@@ -45,6 +44,6 @@ fn validate(lease: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn row(obj: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(obj), text(&obj["spec"], "holderIdentity").into(), age(obj, now)]
+fn row(obj: &Value, now: Timestamp) -> [Value; 3] {
+    [name(obj), text(&obj["spec"], "holderIdentity").into(), age(obj, now)]
 }

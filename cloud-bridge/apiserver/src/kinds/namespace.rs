@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1;
 use sampan_json::SetField;
 use serde_json::{Value, json};
 
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::kind::{Kind, PLAIN, Selectable, Sub, any_status, keep_status};
 use crate::codec::decode;
 use crate::patch::merge_keys::{CONDITIONS, META, Type, object};
@@ -40,8 +40,7 @@ pub(crate) static KIND: Kind = Kind {
     create: validate,
     status: Some(any_status),
     subresources: &[Sub::other("finalize", ("", "Namespace"), &["update"], Serves::Finalize)],
-    columns: &[NAME, ("Status", "string", 0, "The status of the namespace"), AGE],
-    row,
+    table: &Table { columns: [NAME, ("Status", "string", 0, "The status of the namespace"), AGE], row },
     fields: &[Selectable::text("status.phase", "/status/phase"), Selectable::text("name", "/metadata/name")],
     keys: &KEYS,
     ..PLAIN
@@ -88,6 +87,6 @@ fn validate(namespace: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn row(obj: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(obj), text(&obj["status"], "phase").into(), age(obj, now)]
+fn row(obj: &Value, now: Timestamp) -> [Value; 3] {
+    [name(obj), text(&obj["status"], "phase").into(), age(obj, now)]
 }

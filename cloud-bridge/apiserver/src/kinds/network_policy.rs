@@ -7,7 +7,7 @@ use k8s_openapi::api::networking::v1;
 use serde_json::{Map, Value, json};
 
 use super::cidr;
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, spec_changed};
 use super::workload::selector::selector;
@@ -33,8 +33,7 @@ pub(crate) static KIND: Kind = Kind {
     default,
     create: |policy| validate(policy, &Value::Null),
     update: validate,
-    columns: &[NAME, ("Pod-Selector", "string", 0, "Labels of the pods that it is for."), AGE],
-    row,
+    table: &Table { columns: [NAME, ("Pod-Selector", "string", 0, "Labels of the pods that it is for."), AGE], row },
     ..PLAIN
 };
 
@@ -167,8 +166,8 @@ fn ip_block(errors: &mut Errors, path: &str, block: &Value, known: &HashSet<&str
     errors.extend(outside);
 }
 
-fn row(policy: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(policy), format_label_selector(&policy["spec"]["podSelector"]).into(), age(policy, now)]
+fn row(policy: &Value, now: Timestamp) -> [Value; 3] {
+    [name(policy), format_label_selector(&policy["spec"]["podSelector"]).into(), age(policy, now)]
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1;
 use sampan_json::SetField;
 use serde_json::Value;
 
-use super::columns::{NAME, Spec, name, or_none};
+use super::columns::{NAME, Table, name, or_none};
 use super::kind::{Kind, PLAIN};
 use super::pod::defaults;
 use super::workload::table::containers;
@@ -29,20 +29,22 @@ pub(crate) static KIND: Kind = Kind {
     prepare_update: |new, _| drop_disabled(new),
     create: validate,
     update: |new, _| validate(new),
-    columns: COLUMNS,
-    row,
+    table: &TABLE,
     keys: &KEYS,
     ..PLAIN
 };
 
 static KEYS: Type = Type { fields: &[META, object("template", &template::KEYS)] };
 
-const COLUMNS: &[Spec] = &[
-    NAME,
-    ("Containers", "string", 0, "Names of each container in the template."),
-    ("Images", "string", 0, "Images referenced by each container in the template."),
-    ("Pod Labels", "string", 0, "The labels for the pod template."),
-];
+const TABLE: Table<4> = Table {
+    columns: [
+        NAME,
+        ("Containers", "string", 0, "Names of each container in the template."),
+        ("Images", "string", 0, "Images referenced by each container in the template."),
+        ("Pod Labels", "string", 0, "The labels for the pod template."),
+    ],
+    row,
+};
 
 fn drop_disabled(pods: &mut Value) {
     if let Some(spec) = pods.at_mut(&["template", "spec"]) {
@@ -57,12 +59,12 @@ fn validate(pods: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn row(pods: &Value, _now: Timestamp) -> Vec<Value> {
+fn row(pods: &Value, _now: Timestamp) -> [Value; 4] {
     let template = &pods["template"];
     let [names, images] = containers(template);
     let labels: Vec<String> =
         text_entries(&template["metadata"], "labels").map(|(key, value)| format!("{key}={value}")).collect();
-    vec![name(pods), names, images, or_none(&labels.join(","))]
+    [name(pods), names, images, or_none(&labels.join(","))]
 }
 
 #[cfg(test)]

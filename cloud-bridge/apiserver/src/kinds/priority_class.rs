@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::scheduling::v1;
 use serde_json::{Value, json};
 
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN};
 use crate::codec::decode;
@@ -43,14 +43,16 @@ pub(crate) static KIND: Kind = Kind {
     default,
     create: validate,
     update,
-    columns: &[
-        NAME,
-        ("Value", "integer", 0, "The priority that pods of this class get."),
-        ("Global-Default", "boolean", 0, "Whether pods that name no class are of this one."),
-        AGE,
-        ("PreemptionPolicy", "string", 1, "Whether its pods may take the place of less important ones."),
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            ("Value", "integer", 0, "The priority that pods of this class get."),
+            ("Global-Default", "boolean", 0, "Whether pods that name no class are of this one."),
+            AGE,
+            ("PreemptionPolicy", "string", 1, "Whether its pods may take the place of less important ones."),
+        ],
+        row,
+    },
     ..PLAIN
 };
 
@@ -108,8 +110,8 @@ fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn row(class: &Value, now: Timestamp) -> Vec<Value> {
-    vec![
+fn row(class: &Value, now: Timestamp) -> [Value; 5] {
+    [
         name(class),
         integer(class, "value").unwrap_or_default().into(),
         flag(class, "globalDefault").into(),

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::node::v1;
 use serde_json::{Value, json};
 
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::kind::{Kind, PLAIN};
 use super::pod::validate::{affinity, resources};
 use super::pod::warnings::common::deprecated;
@@ -26,8 +26,7 @@ pub(crate) static KIND: Kind = Kind {
     update,
     warnings,
     update_warnings: warnings,
-    columns: &[NAME, ("Handler", "string", 0, "Handler specifies the underlying runtime."), AGE],
-    row,
+    table: &Table { columns: [NAME, ("Handler", "string", 0, "Handler specifies the underlying runtime."), AGE], row },
     ..PLAIN
 };
 
@@ -57,8 +56,8 @@ fn warnings(class: &Value) -> Vec<String> {
     labels.filter_map(|(label, _)| Some(format!("scheduling.nodeSelector: {}", deprecated(label)?))).collect()
 }
 
-fn row(obj: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(obj), text(obj, "handler").into(), age(obj, now)]
+fn row(obj: &Value, now: Timestamp) -> [Value; 3] {
+    [name(obj), text(obj, "handler").into(), age(obj, now)]
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use sampan_json::SetField;
 use serde_json::{Value, json};
 
 use super::cidr::read_canonical;
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::kind::{Kind, PLAIN, any_status, keep_status};
 use super::service::range::ServiceRange;
 use crate::codec::decode;
@@ -37,8 +37,10 @@ pub(crate) static KIND: Kind = Kind {
     create: validate,
     update,
     status: Some(any_status),
-    columns: &[NAME, ("CIDRs", "string", 0, "Ranges of addresses for Services."), AGE],
-    row: |cidr, now| vec![name(cidr), ranges(cidr).collect::<Vec<_>>().join(",").into(), age(cidr, now)],
+    table: &Table {
+        columns: [NAME, ("CIDRs", "string", 0, "Ranges of addresses for Services."), AGE],
+        row: |cidr, now| [name(cidr), ranges(cidr).collect::<Vec<_>>().join(",").into(), age(cidr, now)],
+    },
     keys: &Type { fields: &[META, object("status", &CONDITIONS)] },
     ..PLAIN
 };

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::storage::v1;
 use serde_json::Value;
 
-use super::columns::{AGE, NAME, age};
+use super::columns::{AGE, NAME, Table, age};
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN};
 use super::pod::warnings::common::deprecated;
@@ -35,15 +35,17 @@ pub(crate) static KIND: Kind = Kind {
     update,
     warnings,
     update_warnings: warnings,
-    columns: &[
-        NAME,
-        ("Provisioner", "string", 0, "Who makes volumes of this class."),
-        ("ReclaimPolicy", "string", 0, "What becomes of a volume whose claim has gone."),
-        ("VolumeBindingMode", "string", 0, "When a claim gets its volume."),
-        ("AllowVolumeExpansion", "string", 0, "Whether a claim may grow."),
-        AGE,
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            ("Provisioner", "string", 0, "Who makes volumes of this class."),
+            ("ReclaimPolicy", "string", 0, "What becomes of a volume whose claim has gone."),
+            ("VolumeBindingMode", "string", 0, "When a claim gets its volume."),
+            ("AllowVolumeExpansion", "string", 0, "Whether a claim may grow."),
+            AGE,
+        ],
+        row,
+    },
     ..PLAIN
 };
 
@@ -154,10 +156,10 @@ fn warnings(class: &Value) -> Vec<String> {
     terms.filter_map(|(path, one)| Some(format!("{path}: {}", deprecated(text(one, "key"))?))).take(32).collect()
 }
 
-fn row(class: &Value, now: Timestamp) -> Vec<Value> {
+fn row(class: &Value, now: Timestamp) -> [Value; 6] {
     let name = meta::text(class, "name");
     let name = if is_default(class) { format!("{name} (default)") } else { name.to_owned() };
-    vec![
+    [
         name.into(),
         text(class, "provisioner").into(),
         text(class, "reclaimPolicy").into(),

@@ -9,7 +9,7 @@ use k8s_openapi::api::batch::v1;
 use sampan_json::SetField;
 use serde_json::{Value, json};
 
-use super::columns::{AGE, NAME, age, name, since};
+use super::columns::{AGE, NAME, Table, age, name, since};
 use super::job;
 use super::kind::{Kind, PLAIN, any_status, keep_status, spec_changed};
 use super::workload::table::{CONTAINERS, IMAGES, SELECTOR, containers, selector};
@@ -47,19 +47,21 @@ pub(crate) static KIND: Kind = Kind {
         warnings
     },
     status: Some(any_status),
-    columns: &[
-        NAME,
-        ("Schedule", "string", 0, "When a Job is made."),
-        ("Timezone", "string", 0, "Where it is that time."),
-        ("Suspend", "boolean", 0, "Whether no Jobs are made for now."),
-        ("Active", "integer", 0, "How many of its Jobs run."),
-        ("Last Schedule", "string", 0, "Time since a Job was last due."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        SELECTOR,
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            ("Schedule", "string", 0, "When a Job is made."),
+            ("Timezone", "string", 0, "Where it is that time."),
+            ("Suspend", "boolean", 0, "Whether no Jobs are made for now."),
+            ("Active", "integer", 0, "How many of its Jobs run."),
+            ("Last Schedule", "string", 0, "Time since a Job was last due."),
+            AGE,
+            CONTAINERS,
+            IMAGES,
+            SELECTOR,
+        ],
+        row,
+    },
     keys: &KEYS,
     ..PLAIN
 };
@@ -90,13 +92,13 @@ fn drop_disabled(cron: &mut Value) {
     }
 }
 
-fn row(cron: &Value, now: Timestamp) -> Vec<Value> {
+fn row(cron: &Value, now: Timestamp) -> [Value; 10] {
     let (spec, status) = (&cron["spec"], &cron["status"]);
     let job = &spec["jobTemplate"]["spec"];
     let [names, images] = containers(&job["template"]);
     let last = present(status, "lastScheduleTime").and_then(Value::as_str);
     let suspended = if flag(spec, "suspend") { "True" } else { "False" };
-    vec![
+    [
         name(cron),
         text(spec, "schedule").into(),
         present(spec, "timeZone").cloned().unwrap_or_else(|| "<none>".into()),

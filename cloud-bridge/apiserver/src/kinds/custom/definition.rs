@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::validate::{Judge, Place};
 use super::{FINALIZER, approval, cel, scale, structural};
 use crate::codec::decode;
-use crate::kinds::columns::{NAME, name};
+use crate::kinds::columns::{NAME, Table, name};
 use crate::kinds::defaults::drop_zero;
 use crate::kinds::kind::{Kind, PLAIN, any_status, keep_status, spec_changed};
 use crate::patch::merge_keys::{META, Type, map, object};
@@ -47,8 +47,10 @@ pub(crate) static KIND: Kind = Kind {
     update,
     validations: cel::definition,
     status: Some(any_status),
-    columns: &[NAME, ("Created At", "date", 0, "Time at which the server created the object.")],
-    row: |obj, _now| vec![name(obj), obj["metadata"]["creationTimestamp"].clone()],
+    table: &Table {
+        columns: [NAME, ("Created At", "date", 0, "Time at which the server created the object.")],
+        row: |obj, _now| [name(obj), obj["metadata"]["creationTimestamp"].clone()],
+    },
     keys: &KEYS,
     ..PLAIN
 };

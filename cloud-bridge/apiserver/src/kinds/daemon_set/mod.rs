@@ -41,8 +41,7 @@ pub(crate) static KIND: Kind = Kind {
     create: validate::create,
     update: validate::update,
     status: Some(validate::status),
-    columns: table::COLUMNS,
-    row: table::row,
+    table: &table::TABLE,
     keys: &workload::KEYS,
     ..PLAIN
 };

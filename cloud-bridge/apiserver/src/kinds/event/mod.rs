@@ -46,8 +46,7 @@ const EVENT: Kind = Kind {
     default,
     create: |event| validate(event, "reportingComponent"),
     update: |new, _| validate(new, "reportingComponent"),
-    columns: table::COLUMNS,
-    row: table::row,
+    table: &table::TABLE,
     fields: &[
         Selectable::text("involvedObject.kind", "/involvedObject/kind"),
         Selectable::text("involvedObject.namespace", "/involvedObject/namespace"),

@@ -3,25 +3,28 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::kinds::columns::{NAME, Spec, name, since};
+use crate::kinds::columns::{NAME, Table, name, since};
 use apimachinery::json::{integer, present, text};
 
-/// Columns of events.
-pub(crate) const COLUMNS: &[Spec] = &[
-    ("Last Seen", "string", 0, "The time at which the most recent occurrence of this event was recorded."),
-    ("Type", "string", 0, "Normal or Warning."),
-    ("Reason", "string", 0, "Why the transition happened, in one word."),
-    ("Object", "string", 0, "The object that this event is about."),
-    ("Subobject", "string", 1, "The part of the object that this event is about."),
-    ("Source", "string", 1, "The component reporting this event."),
-    ("Message", "string", 0, "A human-readable description of the status of this operation."),
-    ("First Seen", "string", 1, "The time at which the event was first recorded."),
-    ("Count", "string", 1, "The number of times this event has occurred."),
-    (NAME.0, NAME.1, 1, NAME.3),
-];
+/// Table of events.
+pub(crate) const TABLE: Table<10> = Table {
+    columns: [
+        ("Last Seen", "string", 0, "The time at which the most recent occurrence of this event was recorded."),
+        ("Type", "string", 0, "Normal or Warning."),
+        ("Reason", "string", 0, "Why the transition happened, in one word."),
+        ("Object", "string", 0, "The object that this event is about."),
+        ("Subobject", "string", 1, "The part of the object that this event is about."),
+        ("Source", "string", 1, "The component reporting this event."),
+        ("Message", "string", 0, "A human-readable description of the status of this operation."),
+        ("First Seen", "string", 1, "The time at which the event was first recorded."),
+        ("Count", "string", 1, "The number of times this event has occurred."),
+        (NAME.0, NAME.1, 1, NAME.3),
+    ],
+    row,
+};
 
 /// The cells of one event.
-pub(crate) fn row(event: &Value, now: Timestamp) -> Vec<Value> {
+fn row(event: &Value, now: Timestamp) -> [Value; 10] {
     // events.k8s.io renames the fields of the core form.
     let either = |core: &str, new: &str| present(event, core).or(present(event, new)).unwrap_or(&Value::Null);
     let about = either("involvedObject", "regarding");
@@ -49,7 +52,7 @@ pub(crate) fn row(event: &Value, now: Timestamp) -> Vec<Value> {
     let component = first(text(source, "component"), reporter);
     let instance = first(text(source, "host"), text(event, "reportingInstance"));
     let shown = if instance.is_empty() { component } else { format!("{component}, {instance}") };
-    vec![
+    [
         last_seen.into(),
         text(event, "type").into(),
         text(event, "reason").into(),

@@ -36,8 +36,7 @@ const AUTOSCALER: Kind = Kind {
     create: validate::create,
     update: validate::update,
     status: Some(validate::status),
-    columns: table::COLUMNS,
-    row: table::row,
+    table: &table::TABLE,
     keys: &KEYS,
     ..PLAIN
 };

@@ -4,29 +4,32 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::metric::SOURCES;
-use crate::kinds::columns::{AGE, NAME, Spec, age, name};
+use crate::kinds::columns::{AGE, NAME, Table, age, name};
 use apimachinery::json::{integer, items, present, text};
 
 /// Metrics shown before `+ N more...`.
 const SHOWN: usize = 2;
 
-/// Columns of HorizontalPodAutoscalers.
-pub(super) const COLUMNS: &[Spec] = &[
-    NAME,
-    ("Reference", "string", 0, "What is scaled."),
-    ("Targets", "string", 0, "The metrics that it is scaled by: as they are, and as they are wanted."),
-    ("MinPods", "string", 0, "The least number of replicas."),
-    ("MaxPods", "string", 0, "The greatest number of replicas."),
-    ("Replicas", "string", 0, "How many replicas there were when it was last looked."),
-    AGE,
-];
+/// Table of HorizontalPodAutoscalers.
+pub(super) const TABLE: Table<7> = Table {
+    columns: [
+        NAME,
+        ("Reference", "string", 0, "What is scaled."),
+        ("Targets", "string", 0, "The metrics that it is scaled by: as they are, and as they are wanted."),
+        ("MinPods", "string", 0, "The least number of replicas."),
+        ("MaxPods", "string", 0, "The greatest number of replicas."),
+        ("Replicas", "string", 0, "How many replicas there were when it was last looked."),
+        AGE,
+    ],
+    row,
+};
 
 /// The cells of one HorizontalPodAutoscaler.
-pub(super) fn row(autoscaler: &Value, now: Timestamp) -> Vec<Value> {
+fn row(autoscaler: &Value, now: Timestamp) -> [Value; 7] {
     let (spec, status) = (&autoscaler["spec"], &autoscaler["status"]);
     let target = &spec["scaleTargetRef"];
     let number = |holder: &Value, field: &str| Value::from(integer(holder, field).unwrap_or_default());
-    vec![
+    [
         name(autoscaler),
         format!("{}/{}", text(target, "kind"), text(target, "name")).into(),
         metrics(items(spec, "metrics"), items(status, "currentMetrics")).into(),

@@ -11,7 +11,7 @@ use k8s_openapi::api::networking::v1;
 use sampan_json::SetField;
 use serde_json::{Value, json};
 
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, keep_status, spec_changed};
 use crate::codec::decode;
@@ -38,15 +38,17 @@ pub(crate) static KIND: Kind = Kind {
     warnings,
     keys: &KEYS,
     status: Some(validate::status),
-    columns: &[
-        NAME,
-        ("Class", "string", 0, "The class whose controller looks after it."),
-        ("Hosts", "string", 0, "Hosts that requests must be for."),
-        ("Address", "string", 0, "Where requests arrive."),
-        ("Ports", "string", 0, "Ports that are open."),
-        AGE,
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            ("Class", "string", 0, "The class whose controller looks after it."),
+            ("Hosts", "string", 0, "Hosts that requests must be for."),
+            ("Address", "string", 0, "Where requests arrive."),
+            ("Ports", "string", 0, "Ports that are open."),
+            AGE,
+        ],
+        row,
+    },
     ..PLAIN
 };
 
@@ -75,7 +77,7 @@ fn warnings(ingress: &Value) -> Vec<String> {
 /// Hosts shown before `+ N more...`.
 const HOSTS: usize = 3;
 
-fn row(ingress: &Value, now: Timestamp) -> Vec<Value> {
+fn row(ingress: &Value, now: Timestamp) -> [Value; 6] {
     let spec = &ingress["spec"];
     let rules = items(spec, "rules");
     let named: Vec<&str> = rules.iter().map(|rule| text(rule, "host")).filter(|host| !host.is_empty()).collect();
@@ -94,7 +96,7 @@ fn row(ingress: &Value, now: Timestamp) -> Vec<Value> {
         .collect();
     let class = present(spec, "ingressClassName").and_then(Value::as_str).unwrap_or("<none>");
     let ports = if items(spec, "tls").is_empty() { "80" } else { "80, 443" };
-    vec![
+    [
         name(ingress),
         class.into(),
         hosts.into(),

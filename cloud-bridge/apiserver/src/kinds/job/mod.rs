@@ -62,8 +62,7 @@ pub(crate) static KIND: Kind = Kind {
         warnings
     },
     status: Some(status::status),
-    columns: table::COLUMNS,
-    row: table::row,
+    table: &table::TABLE,
     fields: &[Selectable::number("status.successful", "/status/succeeded")],
     keys: &KEYS,
     ..PLAIN

@@ -4,27 +4,30 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::status::is_true;
-use crate::kinds::columns::{AGE, NAME, Spec, age, human_duration, name};
+use crate::kinds::columns::{AGE, NAME, Table, age, human_duration, name};
 use crate::kinds::workload::table::{CONTAINERS, IMAGES, SELECTOR, containers, selector};
 use apimachinery::json::{integer, text};
 
-/// Columns of Jobs.
-pub(super) const COLUMNS: &[Spec] = &[
-    NAME,
-    ("Status", "string", 0, "Status of the job."),
-    ("Completions", "string", 0, "How many of its pods have succeeded, and how many are to."),
-    ("Duration", "string", 0, "Time required to complete the job."),
-    AGE,
-    CONTAINERS,
-    IMAGES,
-    SELECTOR,
-];
+/// Table of Jobs.
+pub(super) const TABLE: Table<8> = Table {
+    columns: [
+        NAME,
+        ("Status", "string", 0, "Status of the job."),
+        ("Completions", "string", 0, "How many of its pods have succeeded, and how many are to."),
+        ("Duration", "string", 0, "Time required to complete the job."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    row,
+};
 
 /// The cells of one Job.
-pub(super) fn row(job: &Value, now: Timestamp) -> Vec<Value> {
+fn row(job: &Value, now: Timestamp) -> [Value; 8] {
     let spec = &job["spec"];
     let [names, images] = containers(&spec["template"]);
-    vec![
+    [
         name(job),
         state(job).into(),
         completions(job).into(),

@@ -32,8 +32,7 @@ pub(crate) static KIND: Kind = Kind {
     update_warnings: warnings,
     status: Some(validate::update),
     subresources: &[Sub::other("proxy", ("", "NodeProxyOptions"), &["get"], Serves::Proxy)],
-    columns: table::COLUMNS,
-    row: table::row,
+    table: &table::TABLE,
     fields: &[Selectable::flag("spec.unschedulable", "/spec/unschedulable")],
     keys: &KEYS,
     ..PLAIN

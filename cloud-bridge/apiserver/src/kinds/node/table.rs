@@ -3,25 +3,28 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kinds::columns::{AGE, NAME, Spec, age, name, or_none};
+use crate::kinds::columns::{AGE, NAME, Table, age, name, or_none};
 use apimachinery::json::{flag, items, text, text_entries};
 
-/// Columns of nodes.
-pub(crate) const COLUMNS: &[Spec] = &[
-    NAME,
-    ("Status", "string", 0, "The status of the node"),
-    ("Roles", "string", 0, "The roles of the node"),
-    AGE,
-    ("Version", "string", 0, "Version reported by the node."),
-    ("Internal-IP", "string", 1, "First internal address."),
-    ("External-IP", "string", 1, "First external address."),
-    ("OS-Image", "string", 1, "Operating system reported by the node."),
-    ("Kernel-Version", "string", 1, "Kernel reported by the node."),
-    ("Container-Runtime", "string", 1, "Container runtime reported by the node."),
-];
+/// Table of nodes.
+pub(crate) const TABLE: Table<10> = Table {
+    columns: [
+        NAME,
+        ("Status", "string", 0, "The status of the node"),
+        ("Roles", "string", 0, "The roles of the node"),
+        AGE,
+        ("Version", "string", 0, "Version reported by the node."),
+        ("Internal-IP", "string", 1, "First internal address."),
+        ("External-IP", "string", 1, "First external address."),
+        ("OS-Image", "string", 1, "Operating system reported by the node."),
+        ("Kernel-Version", "string", 1, "Kernel reported by the node."),
+        ("Container-Runtime", "string", 1, "Container runtime reported by the node."),
+    ],
+    row,
+};
 
 /// The cells of one node.
-pub(crate) fn row(node: &Value, now: Timestamp) -> Vec<Value> {
+fn row(node: &Value, now: Timestamp) -> [Value; 10] {
     let status = &node["status"];
     let info = &status["nodeInfo"];
     let ready = items(status, "conditions").iter().find(|c| text(c, "type") == "Ready");
@@ -46,7 +49,7 @@ pub(crate) fn row(node: &Value, now: Timestamp) -> Vec<Value> {
     if !architecture.is_empty() {
         kernel.push_str(&format!(" ({architecture})"));
     }
-    vec![
+    [
         name(node),
         state.into(),
         or_none(&roles(node)),

@@ -54,8 +54,7 @@ pub(crate) static KIND: Kind = Kind {
         Sub::other("proxy", ("", "PodProxyOptions"), PROXY, Serves::PodProxy),
         Sub::part("resize", "Pod", validate::resize::prepare, validate::resize::update),
     ],
-    columns: table::COLUMNS,
-    row: table::row,
+    table: &table::TABLE,
     fields: &[
         Selectable::text("spec.nodeName", "/spec/nodeName"),
         Selectable::text("spec.restartPolicy", "/spec/restartPolicy"),

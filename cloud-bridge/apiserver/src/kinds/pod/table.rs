@@ -5,24 +5,27 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kinds::columns::{AGE, NAME, Spec, age, human_duration, name, or_none};
+use crate::kinds::columns::{AGE, NAME, Table, age, human_duration, name, or_none};
 use apimachinery::json::{by_text, flag, integer, items, present, text};
 
-/// Columns of pods.
-pub(crate) const COLUMNS: &[Spec] = &[
-    NAME,
-    ("Ready", "string", 0, "Ready containers of all containers."),
-    ("Status", "string", 0, "The aggregate status of the containers in this pod."),
-    ("Restarts", "string", 0, "How often containers of this pod were restarted, and when last."),
-    AGE,
-    ("IP", "string", 1, "Address of the pod."),
-    ("Node", "string", 1, "Node on which the pod is."),
-    ("Nominated Node", "string", 1, "Node on which the pod may be placed once others have left it."),
-    ("Readiness Gates", "string", 1, "Readiness gates that are true of all gates."),
-];
+/// Table of pods.
+pub(crate) const TABLE: Table<9> = Table {
+    columns: [
+        NAME,
+        ("Ready", "string", 0, "Ready containers of all containers."),
+        ("Status", "string", 0, "The aggregate status of the containers in this pod."),
+        ("Restarts", "string", 0, "How often containers of this pod were restarted, and when last."),
+        AGE,
+        ("IP", "string", 1, "Address of the pod."),
+        ("Node", "string", 1, "Node on which the pod is."),
+        ("Nominated Node", "string", 1, "Node on which the pod may be placed once others have left it."),
+        ("Readiness Gates", "string", 1, "Readiness gates that are true of all gates."),
+    ],
+    row,
+};
 
 /// The cells of one pod.
-pub(crate) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
+fn row(pod: &Value, now: Timestamp) -> [Value; 9] {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let summary = summary(pod);
     let restarts = match summary.last_restart {
@@ -32,7 +35,7 @@ pub(crate) fn row(pod: &Value, now: Timestamp) -> Vec<Value> {
         _ => summary.restarts.to_string(),
     };
     let ip = items(status, "podIPs").first().map_or(text(status, "podIP"), |ip| text(ip, "ip"));
-    vec![
+    [
         name(pod),
         format!("{}/{}", summary.ready, summary.total).into(),
         summary.reason.into(),

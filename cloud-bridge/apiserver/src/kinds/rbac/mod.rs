@@ -29,8 +29,7 @@ pub(crate) static ROLE: Kind = Kind {
     rules: RULES,
     create: validate::role,
     update: |new, _| validate::role(new),
-    columns: table::ROLE,
-    row: table::role,
+    table: &table::ROLE,
     ..PLAIN
 };
 
@@ -43,8 +42,7 @@ pub(crate) static CLUSTER_ROLE: Kind = Kind {
     rules: RULES,
     create: validate::cluster_role,
     update: validate::cluster_role_update,
-    columns: table::ROLE,
-    row: table::role,
+    table: &table::ROLE,
     ..PLAIN
 };
 
@@ -59,8 +57,7 @@ pub(crate) static ROLE_BINDING: Kind = Kind {
     default,
     create: validate::role_binding,
     update: validate::role_binding_update,
-    columns: table::ROLE_BINDING,
-    row: table::binding,
+    table: &table::ROLE_BINDING,
     ..PLAIN
 };
 
@@ -74,8 +71,7 @@ pub(crate) static CLUSTER_ROLE_BINDING: Kind = Kind {
     default,
     create: validate::cluster_role_binding,
     update: validate::cluster_role_binding_update,
-    columns: table::CLUSTER_ROLE_BINDING,
-    row: table::binding,
+    table: &table::CLUSTER_ROLE_BINDING,
     ..PLAIN
 };
 

@@ -3,26 +3,29 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kinds::columns::{AGE, NAME, Spec, age, name};
+use crate::kinds::columns::{AGE, NAME, Table, age, name};
 use crate::kinds::workload::table::{CONTAINERS, IMAGES, SELECTOR, containers, number, selector};
 
-/// Columns of ReplicaSets.
-pub(super) const COLUMNS: &[Spec] = &[
-    NAME,
-    ("Desired", "integer", 0, "How many pods there are to be."),
-    ("Current", "integer", 0, "How many pods there are."),
-    ("Ready", "integer", 0, "How many of them are ready."),
-    AGE,
-    CONTAINERS,
-    IMAGES,
-    SELECTOR,
-];
+/// Table of ReplicaSets.
+pub(super) const TABLE: Table<8> = Table {
+    columns: [
+        NAME,
+        ("Desired", "integer", 0, "How many pods there are to be."),
+        ("Current", "integer", 0, "How many pods there are."),
+        ("Ready", "integer", 0, "How many of them are ready."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    row,
+};
 
 /// The cells of one ReplicaSet.
-pub(super) fn row(set: &Value, now: Timestamp) -> Vec<Value> {
+fn row(set: &Value, now: Timestamp) -> [Value; 8] {
     let (spec, status) = (&set["spec"], &set["status"]);
     let [names, images] = containers(&spec["template"]);
-    vec![
+    [
         name(set),
         number(spec, "replicas"),
         number(status, "replicas"),

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1;
 use sampan_json::SetField;
 use serde_json::{Value, json};
 
-use super::columns::{AGE, NAME, age, name};
+use super::columns::{AGE, NAME, Table, age, name};
 use super::defaults::drop_zero;
 use super::kind::{Kind, PLAIN, Selectable, keep_status, spec_changed};
 use super::workload::table::{CONTAINERS, IMAGES, SELECTOR, containers, labels, number};
@@ -49,17 +49,19 @@ pub(crate) static KIND: Kind = Kind {
         status_replicas: Cow::Borrowed(".status.replicas"),
         selector: Cow::Borrowed(".spec.selector"),
     }),
-    columns: &[
-        NAME,
-        ("Desired", "integer", 0, "How many pods there are to be."),
-        ("Current", "integer", 0, "How many pods there are."),
-        ("Ready", "integer", 0, "How many of them are ready."),
-        AGE,
-        CONTAINERS,
-        IMAGES,
-        SELECTOR,
-    ],
-    row,
+    table: &Table {
+        columns: [
+            NAME,
+            ("Desired", "integer", 0, "How many pods there are to be."),
+            ("Current", "integer", 0, "How many pods there are."),
+            ("Ready", "integer", 0, "How many of them are ready."),
+            AGE,
+            CONTAINERS,
+            IMAGES,
+            SELECTOR,
+        ],
+        row,
+    },
     fields: &[Selectable::number("status.replicas", "/status/replicas")],
     keys: &workload::KEYS,
     ..PLAIN
@@ -88,10 +90,10 @@ fn default(controller: &mut Value) {
     }
 }
 
-fn row(controller: &Value, now: Timestamp) -> Vec<Value> {
+fn row(controller: &Value, now: Timestamp) -> [Value; 8] {
     let (spec, status) = (&controller["spec"], &controller["status"]);
     let [names, images] = containers(&spec["template"]);
-    vec![
+    [
         name(controller),
         number(spec, "replicas"),
         number(status, "replicas"),

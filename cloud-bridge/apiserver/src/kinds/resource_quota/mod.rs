@@ -35,8 +35,7 @@ pub(crate) static KIND: Kind = Kind {
     update: validate::update,
     warnings,
     status: Some(validate::status),
-    columns: table::COLUMNS,
-    row: table::row,
+    table: &table::TABLE,
     ..PLAIN
 };
 

@@ -3,20 +3,23 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kinds::columns::{AGE, NAME, Spec, age, name};
+use crate::kinds::columns::{AGE, NAME, Table, age, name};
 use apimachinery::json::entries;
 use apimachinery::quantity::Quantity;
 
-/// Columns of ResourceQuotas.
-pub(super) const COLUMNS: &[Spec] = &[
-    NAME,
-    ("Request", "string", 0, "What objects and requests take, of what they may take."),
-    ("Limit", "string", 0, "What limits take, of what they may take."),
-    AGE,
-];
+/// Table of ResourceQuotas.
+pub(super) const TABLE: Table<4> = Table {
+    columns: [
+        NAME,
+        ("Request", "string", 0, "What objects and requests take, of what they may take."),
+        ("Limit", "string", 0, "What limits take, of what they may take."),
+        AGE,
+    ],
+    row,
+};
 
 /// The cells of one ResourceQuota.
-pub(super) fn row(quota: &Value, now: Timestamp) -> Vec<Value> {
+fn row(quota: &Value, now: Timestamp) -> [Value; 4] {
     let status = &quota["status"];
     let mut names: Vec<&String> = entries(status, "hard").map(|(name, _)| name).collect();
     names.sort_unstable();
@@ -28,5 +31,5 @@ pub(super) fn row(quota: &Value, now: Timestamp) -> Vec<Value> {
         };
         wanted.map(|name| one(&name)).collect::<Vec<_>>().join(", ").into()
     };
-    vec![name(quota), shown(false), shown(true), age(quota, now)]
+    [name(quota), shown(false), shown(true), age(quota, now)]
 }

@@ -51,8 +51,7 @@ pub(crate) static KIND: Kind = Kind {
     update_warnings: warnings::of,
     status: Some(any_status),
     subresources: &[Sub::other("proxy", ("", "ServiceProxyOptions"), PROXY, Serves::PodProxy)],
-    columns: table::COLUMNS,
-    row: table::row,
+    table: &table::TABLE,
     fields: &[Selectable::text("spec.clusterIP", "/spec/clusterIP"), Selectable::text("spec.type", "/spec/type")],
     keys: &KEYS,
     ..PLAIN

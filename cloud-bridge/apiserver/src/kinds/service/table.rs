@@ -3,22 +3,25 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kinds::columns::{AGE, NAME, Spec, age, name, or_none};
+use crate::kinds::columns::{AGE, NAME, Table, age, name, or_none};
 use apimachinery::json::{integer, items, text, text_entries};
 
-/// Columns of services.
-pub(crate) const COLUMNS: &[Spec] = &[
-    NAME,
-    ("Type", "string", 0, "How the service is exposed."),
-    ("Cluster-IP", "string", 0, "Address of the service within the cluster."),
-    ("External-IP", "string", 0, "Addresses of the service outside of the cluster."),
-    ("Port(s)", "string", 0, "Ports of the service."),
-    AGE,
-    ("Selector", "string", 1, "Labels of the pods behind the service."),
-];
+/// Table of services.
+pub(crate) const TABLE: Table<7> = Table {
+    columns: [
+        NAME,
+        ("Type", "string", 0, "How the service is exposed."),
+        ("Cluster-IP", "string", 0, "Address of the service within the cluster."),
+        ("External-IP", "string", 0, "Addresses of the service outside of the cluster."),
+        ("Port(s)", "string", 0, "Ports of the service."),
+        AGE,
+        ("Selector", "string", 1, "Labels of the pods behind the service."),
+    ],
+    row,
+};
 
 /// The cells of one service.
-pub(crate) fn row(service: &Value, now: Timestamp) -> Vec<Value> {
+fn row(service: &Value, now: Timestamp) -> [Value; 7] {
     let spec = &service["spec"];
     let cluster_ip = items(spec, "clusterIPs").first().and_then(Value::as_str).unwrap_or(text(spec, "clusterIP"));
     let ports: Vec<String> = items(spec, "ports")
@@ -32,7 +35,7 @@ pub(crate) fn row(service: &Value, now: Timestamp) -> Vec<Value> {
         })
         .collect();
     let selector: Vec<String> = text_entries(spec, "selector").map(|(k, v)| format!("{k}={v}")).collect();
-    vec![
+    [
         name(service),
         text(spec, "type").into(),
         or_none(cluster_ip),

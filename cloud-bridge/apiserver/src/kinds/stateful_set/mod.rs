@@ -51,8 +51,7 @@ pub(crate) static KIND: Kind = Kind {
         status_replicas: Cow::Borrowed(".status.replicas"),
         selector: Cow::Borrowed(".spec.selector"),
     }),
-    columns: table::COLUMNS,
-    row: table::row,
+    table: &table::TABLE,
     keys: &workload::KEYS,
     ..PLAIN
 };

@@ -55,8 +55,7 @@ pub(crate) static PERSISTENT_VOLUME: Kind = Kind {
     warnings: warnings::volume,
     update_warnings: warnings::volume,
     status: Some(any_status),
-    columns: table::VOLUME_COLUMNS,
-    row: table::volume,
+    table: &table::VOLUME,
     ..PLAIN
 };
 
@@ -76,8 +75,7 @@ pub(crate) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
     warnings: warnings::claim,
     update_warnings: warnings::claim,
     status: Some(any_status),
-    columns: table::CLAIM_COLUMNS,
-    row: table::claim,
+    table: &table::CLAIM,
     keys: &CLAIM_KEYS,
     ..PLAIN
 };

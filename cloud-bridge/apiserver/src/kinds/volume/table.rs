@@ -3,45 +3,51 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kinds::columns::{AGE, NAME, Spec, age, name};
+use crate::kinds::columns::{AGE, NAME, Table, age, name};
 use apimachinery::json::{items, present, text};
 use apimachinery::quantity::Quantity;
 
-/// Columns of PersistentVolumes.
-pub(crate) const VOLUME_COLUMNS: &[Spec] = &[
-    NAME,
-    ("Capacity", "string", 0, "Size of the volume."),
-    ("Access Modes", "string", 0, "All ways in which the volume can be mounted."),
-    ("Reclaim Policy", "string", 0, "What happens to the volume when its claim is gone."),
-    ("Status", "string", 0, "Whether the volume is available, bound or released."),
-    ("Claim", "string", 0, "The claim to which the volume is bound."),
-    ("StorageClass", "string", 0, "StorageClass of the pv"),
-    ("VolumeAttributesClass", "string", 0, "VolumeAttributesClass of the pv"),
-    ("Reason", "string", 0, "Why the volume is in this state, in one word."),
-    AGE,
-    ("VolumeMode", "string", 1, "Filesystem or Block."),
-];
-/// Columns of PersistentVolumeClaims.
-pub(crate) const CLAIM_COLUMNS: &[Spec] = &[
-    NAME,
-    ("Status", "string", 0, "Whether the claim is pending, bound or lost."),
-    ("Volume", "string", 0, "The volume behind the claim."),
-    ("Capacity", "string", 0, "Size of the volume."),
-    ("Access Modes", "string", 0, "Access modes of the volume."),
-    ("StorageClass", "string", 0, "StorageClass of the pvc"),
-    ("VolumeAttributesClass", "string", 0, "VolumeAttributesClass of the pvc"),
-    AGE,
-    ("VolumeMode", "string", 1, "Filesystem or Block."),
-];
+/// Table of PersistentVolumes.
+pub(crate) const VOLUME: Table<11> = Table {
+    columns: [
+        NAME,
+        ("Capacity", "string", 0, "Size of the volume."),
+        ("Access Modes", "string", 0, "All ways in which the volume can be mounted."),
+        ("Reclaim Policy", "string", 0, "What happens to the volume when its claim is gone."),
+        ("Status", "string", 0, "Whether the volume is available, bound or released."),
+        ("Claim", "string", 0, "The claim to which the volume is bound."),
+        ("StorageClass", "string", 0, "StorageClass of the pv"),
+        ("VolumeAttributesClass", "string", 0, "VolumeAttributesClass of the pv"),
+        ("Reason", "string", 0, "Why the volume is in this state, in one word."),
+        AGE,
+        ("VolumeMode", "string", 1, "Filesystem or Block."),
+    ],
+    row: volume,
+};
+/// Table of PersistentVolumeClaims.
+pub(crate) const CLAIM: Table<9> = Table {
+    columns: [
+        NAME,
+        ("Status", "string", 0, "Whether the claim is pending, bound or lost."),
+        ("Volume", "string", 0, "The volume behind the claim."),
+        ("Capacity", "string", 0, "Size of the volume."),
+        ("Access Modes", "string", 0, "Access modes of the volume."),
+        ("StorageClass", "string", 0, "StorageClass of the pvc"),
+        ("VolumeAttributesClass", "string", 0, "VolumeAttributesClass of the pvc"),
+        AGE,
+        ("VolumeMode", "string", 1, "Filesystem or Block."),
+    ],
+    row: claim,
+};
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The cells of one PersistentVolume.
-pub(crate) fn volume(volume: &Value, now: Timestamp) -> Vec<Value> {
+fn volume(volume: &Value, now: Timestamp) -> [Value; 11] {
     let (spec, status) = (&volume["spec"], &volume["status"]);
     let claim = present(spec, "claimRef")
         .map(|claim| format!("{}/{}", text(claim, "namespace"), text(claim, "name")))
         .unwrap_or_default();
-    vec![
+    [
         name(volume),
         size(&spec["capacity"]).into(),
         access_modes(spec).into(),
@@ -57,10 +63,10 @@ pub(crate) fn volume(volume: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 /// The cells of one PersistentVolumeClaim.
-pub(crate) fn claim(claim: &Value, now: Timestamp) -> Vec<Value> {
+fn claim(claim: &Value, now: Timestamp) -> [Value; 9] {
     let (spec, status) = (&claim["spec"], &claim["status"]);
     let bound = !text(spec, "volumeName").is_empty();
-    vec![
+    [
         name(claim),
         phase(claim).into(),
         text(spec, "volumeName").into(),
