@@ -98,6 +98,9 @@ mod tests {
         #[test]
         fn any_header_ends_in_an_answer(text in "[a-zB\"\\\\=, é]{0,40}") {
             let _ = parse(&text);
+            let login = parse(&format!("Bearer realm={text}"));
+            let has_realm = matches!(&login, Some(Challenge::Bearer { realm, .. }) if realm.len() <= text.len());
+            proptest::prop_assert!(has_realm, "{login:?}");
         }
     }
 }

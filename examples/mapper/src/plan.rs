@@ -240,13 +240,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_ends_it(name in ".*", desired in ".*", kind in ".*", key in ".*", text in ".*", offset in any::<f32>()) {
-            let mut odd = held(&name, &desired);
+        fn any_text_is_planned_or_named(
+            desired in ".*", kind in "INT|FLOAT|STRING|BOOLEAN|.*", key in ".*", text in ".*", offset in any::<f32>()
+        ) {
+            let mut odd = held("level", &desired);
             odd.visitors = register(offset);
             if let Some(config) = odd.visitors.as_mut().and_then(|visitors| visitors.config_data.as_mut()) {
                 config.data.insert(key, Any::string(text));
             }
-            let _ = plan::<Modbus>(&device(vec![odd, held("level", &desired)]), &model("ReadWrite", &kind));
+            match plan::<Modbus>(&device(vec![odd]), &model("ReadWrite", &kind)) {
+                Ok(plan) => {
+                    prop_assert_eq!(plan.properties.len(), 1);
+                }
+                Err(why) => {
+                    prop_assert!(why.starts_with("property level: "), "{why}");
+                }
+            }
         }
     }
 }

@@ -74,7 +74,14 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_request_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..200), which in 0..3_usize) {
-            let _ = read(METHODS[which], &bytes);
+            if let Ok(request) = read(METHODS[which], &bytes) {
+                let again = match &request {
+                    Request::Register(request) => request.encode_to_vec(),
+                    Request::Twins(request) => request.encode_to_vec(),
+                    Request::State(request) => request.encode_to_vec(),
+                };
+                prop_assert_eq!(read(METHODS[which], &again), Ok(request));
+            }
         }
     }
 }

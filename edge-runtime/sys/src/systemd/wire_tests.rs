@@ -121,9 +121,14 @@ fn no_byte_of_a_message_can_do_harm() {
         for value in [0, 1, 0x7f, 0xff] {
             let mut message = whole.clone();
             message[at] = value;
-            if let Ok(Some(message)) = take(&mut message) {
+            let taken = take(&mut message);
+            assert!(value != whole[at] || matches!(taken, Ok(Some(_))), "byte {at} is as it was");
+            if let Ok(Some(message)) = taken {
                 let mut reader = Reader::of(&message);
-                let _ = (reader.u32(), reader.text(), reader.text(), reader.text());
+                let _ = reader.u32();
+                for text in [reader.text(), reader.text(), reader.text()].into_iter().flatten() {
+                    assert!(text.len() < message.body.len(), "byte {at} as {value}: {text:?}");
+                }
             }
         }
     }

@@ -228,8 +228,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_ends_it(text in ".{0,200}") {
-            let _ = scratchpad(&text);
+        fn no_text_ends_it(text in "(.|\n){0,200}") {
+            prop_assert!(matches!(scratchpad(&text), Err(Fault::Silent(_))));
+        }
+
+        #[test]
+        fn reading_with_a_wrong_check_is_refused(bytes in any::<[u8; 8]>(), wrong in 1_u8.., text in ".{0,40}") {
+            let shown: String = bytes.iter().map(|byte| format!("{byte:02x} ")).collect();
+            let check = crc(&bytes) ^ wrong;
+            let lines = format!("{shown}{check:02x} : crc={check:02x} YES\n{shown}{check:02x} t={text}\n");
+            prop_assert!(matches!(scratchpad(&lines), Err(Fault::Silent(_))));
         }
 
         #[test]
