@@ -160,8 +160,8 @@ async fn s15_controllers_that_end_at_any_time_make_no_pod_twice() {
     }
     let controllers =
         tokio::spawn(workloads::run(site.client.clone(), Pods::start(&site.client), workloads::Options::default()));
-    until("all pods", async || site.count().await == 40).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let status = async || json!(site.deployments().get("web").await.expect("it is there").status);
+    until("a status with all pods", async || status().await["replicas"] == 40).await;
     assert_eq!(site.count().await, 40);
     controllers.abort();
 }

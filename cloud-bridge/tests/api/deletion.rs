@@ -143,7 +143,9 @@ async fn an_owner_that_never_was() {
     object["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "example.com/v1", "kind": "Unknown", "name": "x", "uid": "y"}]);
     api.post(&api.path("configmaps"), object).await.ok();
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    // This one is judged after it.
+    owned(&api, &owner, "later", false).await;
+    api.until(&api.path("configmaps/later"), |a| a.code == 404).await;
     assert_eq!(api.get(&api.path("configmaps/kept")).await.code, 200, "a kind that is not served cannot be judged");
 }
 
@@ -236,16 +238,17 @@ fn accident(api: &Api, sql: &str) {
 async fn a_collection_that_failed_is_tried_again() {
     let api = Api::embedded(|_| {});
     let owner = api.post(&api.path("configmaps"), config("owner", json!({}))).await.ok();
-    let mut dependent = config("dependent", json!({}));
-    dependent["metadata"]["ownerReferences"] =
-        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}]);
-    api.post(&api.path("configmaps"), dependent).await.ok();
+    owned(&api, &owner, "dependent", false).await;
+    let next = api.post(&api.path("configmaps"), config("next", json!({}))).await.ok();
+    owned(&api, &next, "later", false).await;
     accident(
         &api,
         "CREATE TRIGGER fails BEFORE DELETE ON objects WHEN OLD.name = 'dependent' BEGIN SELECT RAISE(ABORT, 'no'); END",
     );
     api.delete(&api.path("configmaps/owner"), Value::Null).await.ok();
-    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    // This collection begins after the other one.
+    api.delete(&api.path("configmaps/next"), Value::Null).await.ok();
+    api.until(&api.path("configmaps/later"), |answer| answer.code == 404).await;
     assert_eq!(api.get(&api.path("configmaps/dependent")).await.code, 200);
     accident(&api, "DROP TRIGGER fails");
     api.until(&api.path("configmaps/dependent"), |answer| answer.code == 404).await;
@@ -268,8 +271,12 @@ async fn a_cluster_scoped_object_of_a_namespaced_owner_stays() {
         })
     };
     api.until("/api/v1/namespaces/default/events", |answer| warned(&answer.body)).await;
+    let next = api.post(&api.path("configmaps"), config("next", json!({}))).await.ok();
+    owned(&api, &next, "later", false).await;
     api.delete(&api.path("configmaps/owner"), Value::Null).await.ok();
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    // This collection begins after the other one.
+    api.delete(&api.path("configmaps/next"), Value::Null).await.ok();
+    api.until(&api.path("configmaps/later"), |answer| answer.code == 404).await;
     assert_eq!(api.get(&format!("/api/v1/persistentvolumes/{name}")).await.code, 200);
     api.delete(&format!("/api/v1/persistentvolumes/{name}"), Value::Null).await.ok();
 }

@@ -306,7 +306,12 @@ async fn deleted_definition_without_objects_serves_nothing() {
     let free = json!({"metadata": {"finalizers": null}});
     api.patch(&one, MERGE, free.clone()).await.ok();
     api.until(&path, |answer| answer.code == 404).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // This definition is looked at after the other one.
+    let mut next = things("Namespaced");
+    next["metadata"]["name"] = json!("others.example.com");
+    next["spec"]["names"] = json!({"plural": "others", "kind": "Other"});
+    api.post(DEFINITIONS, next).await.ok();
+    api.until(&api.group_path("example.com/v1", "others"), |answer| answer.code == 200).await;
     assert_eq!(api.get(&path).await.code, 404);
     let api = api.reopen().await;
     assert_eq!(api.get(&path).await.code, 404);
@@ -339,7 +344,10 @@ async fn a_namespace_does_not_go_before_what_is_not_served() {
     api.patch(&at, MERGE, serve(false)).await.ok();
     api.until(path, |answer| answer.code == 404).await;
     api.delete("/api/v1/namespaces/tenant", Value::Null).await.ok();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // This namespace is looked at after the other one.
+    api.post("/api/v1/namespaces", json!({"metadata": {"name": "next"}})).await.ok();
+    api.delete("/api/v1/namespaces/next", Value::Null).await.ok();
+    api.until("/api/v1/namespaces/next", |answer| answer.code == 404).await;
     assert_eq!(api.get("/api/v1/namespaces/tenant").await.ok()["status"]["phase"], "Terminating");
     // The known part of the other one is enough to delete it.
     definition["metadata"]["name"] = json!("unknown.example.com");

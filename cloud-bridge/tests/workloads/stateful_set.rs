@@ -55,8 +55,8 @@ async fn a_stateful_set_has_its_pods_in_order_with_claims_and_rolls() {
     let sets: Api<StatefulSet> = Api::namespaced(site.client.clone(), "default");
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(site.client.clone(), "default");
     sets.create(&PostParams::default(), &db(2, "OrderedReady")).await.expect("created");
-    until("the first pod", async || pods(&site).await == ["db-0 one"]).await;
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    // It is written when there is nothing to do about pods.
+    until("its status", async || json!(sets.get("db").await.expect("it is there").status)["replicas"] == 1).await;
     assert_eq!(pods(&site).await, ["db-0 one"], "the next one waits for it");
     let rolled = async |image: &str| {
         until(&format!("all with image {image}"), async || {

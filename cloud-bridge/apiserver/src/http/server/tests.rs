@@ -54,6 +54,14 @@ fn request(method: &str, path: &str, body: &str) -> Request<Full<Bytes>> {
 
 const MAP: &str = r#"{"metadata": {"name": "c"}}"#;
 
+/// Waits until a ConfigMap is written, which the disk may not have taken yet.
+async fn until_stored(server: &Server, name: &str) {
+    let key = ObjectKey { namespace: "default".to_owned(), name: name.to_owned() };
+    while server.inner.store().get("configmaps", &key).unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn nobody_is_told_of_a_write_that_a_power_cut_could_take_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,7 +73,7 @@ async fn nobody_is_told_of_a_write_that_a_power_cut_could_take_back() {
     disk.turn(Disk::Stuck);
     let (writing, reading) = (server.clone(), server.clone());
     let write = tokio::spawn(async move { writing.handle(&UserInfo::master("a"), request("POST", "", MAP)).await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    until_stored(&server, "c").await;
     let read = tokio::spawn(async move { reading.handle(&UserInfo::master("b"), request("GET", "/c", "")).await });
     let event = tokio::time::timeout(Duration::from_millis(100), watch.frame()).await;
     assert!(event.is_err() && !write.is_finished() && !read.is_finished());
@@ -87,10 +95,7 @@ async fn object_on_the_disk_is_read_while_another_is_written() {
     let writing = server.clone();
     let other = r#"{"metadata": {"name": "d"}}"#;
     let write = tokio::spawn(async move { writing.handle(&UserInfo::master("a"), request("POST", "", other)).await });
-    let key = ObjectKey { namespace: "default".to_owned(), name: "d".to_owned() };
-    while server.inner.store().get("configmaps", &key).unwrap().is_none() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_stored(&server, "d").await;
     let answer = async |path: &str| {
         let answer = server.handle(&admin, request("GET", path, ""));
         tokio::time::timeout(Duration::from_millis(200), answer).await.map(|answer| answer.status())
@@ -131,19 +136,14 @@ async fn large_writes_wait_for_the_disk_and_small_ones_do_not() {
         let key = ObjectKey { namespace: "default".to_owned(), name: name.to_owned() };
         server.inner.store().get("configmaps", &key).unwrap()
     };
-    let until_stored = async |name: &str| {
-        while stored(name).is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
     assert_eq!(send(map("old", 1 << 20)).await.unwrap(), 201);
     disk.turn(Disk::Stuck);
     let first = send(map("first", 1 << 20));
-    until_stored("first").await;
+    until_stored(&server, "first").await;
     let second = send(map("second", 1 << 20));
     let marked = send(request("DELETE", "/old?propagationPolicy=Foreground", ""));
     let small = send(map("small", 1));
-    until_stored("small").await;
+    until_stored(&server, "small").await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(stored("second").is_none(), "the disk has not taken the first");
     assert!(stored("old").unwrap().head()["metadata"]["deletionTimestamp"].is_null(), "this writes it again");
