@@ -21,7 +21,7 @@ pub(super) const IN_NAMESPACE: [&str; 2] = [
     "SELECT ns, name, rev FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 ORDER BY name, rev",
 ];
 /// What a change replaced.
-const BEFORE: &str = "SELECT before FROM changes WHERE rev = ?1";
+pub(super) const BEFORE: &str = "SELECT before FROM changes WHERE rev = ?1";
 
 /// Maximum extent of one page.
 #[derive(Debug, Clone, Copy)]
@@ -118,6 +118,8 @@ impl Store {
                 last = Some(key.clone());
                 // The state at `rev` is what the first later change replaced; an addition replaced nothing.
                 let mut then = if order.is_lt() { object.take() } else { None };
+                // Read, but not as it was then.
+                let read = if order.is_eq() { object.as_ref().map_or(0, |object| object.body.len()) } else { 0 };
                 if order.is_le() {
                     object = next_object(&self.conn, &mut objects)?;
                 }
@@ -129,7 +131,7 @@ impl Store {
                     }
                     change = next_change(&self.conn, &mut changes, rev, Some(&key))?;
                 }
-                walked.over(then.as_ref().map_or(0, |then| then.body.len()));
+                walked.over(then.as_ref().map_or(0, |then| then.body.len()).saturating_add(read));
                 items.extend(then.filter(|then| select(then)).map(|then| then.unparsed()));
             }
         };
