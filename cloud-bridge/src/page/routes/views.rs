@@ -74,10 +74,14 @@ impl Served {
     }
 
     /// Pods of all nodes that match the words of `filter`: those behind the place `after`.
-    pub(super) async fn pods(&self, query: &str, packs: bool) -> Result<Response<Body>, Refusal> {
+    pub(super) async fn pods(&self, who: &Who, query: &str, packs: bool) -> Result<Response<Body>, Refusal> {
         let bad = || Refusal(StatusCode::BAD_REQUEST, "the filter is too long, or after is unknown".to_owned());
         let [filter, after] = ["filter", "after"].map(|name| value(query.as_bytes(), name));
         let mut search = Search::new(&filter, &after).ok_or_else(bad)?;
+        // Others would wait for all searches of one user.
+        let _seat = self.searching.take(who.name()).ok_or_else(|| {
+            Refusal(StatusCode::TOO_MANY_REQUESTS, "too many searches are waiting: try again".to_owned())
+        })?;
         // Never closed.
         let _turn = self.searches.acquire().await;
         while self.goes_on(&mut search) {
