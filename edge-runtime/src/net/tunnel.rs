@@ -196,11 +196,10 @@ mod tests {
 
     #[test]
     fn endless_answer_is_refused_in_time() {
-        let mut tunnel = tunnel(None);
-        assert!(!tunnel.hear(b"HTTP/1.1 200 OK\r\nVia: ").unwrap());
-        let pieces = (0..).take_while(|_| matches!(tunnel.hear(&[b'a'; 512]), Ok(false))).count();
+        let (mut endless, mut talkative) = (tunnel(None), tunnel(None));
+        assert!(!endless.hear(b"HTTP/1.1 200 OK\r\nVia: ").unwrap());
+        let pieces = (0..).take_while(|_| matches!(endless.hear(&[b'a'; 512]), Ok(false))).count();
         assert_eq!(pieces, LONGEST_HEAD / 512 - 1, "no more than the bound is kept");
-        let mut talkative = self::tunnel(None);
         let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
         let answers = (0..).take_while(|_| matches!(talkative.hear(interim), Ok(false))).count();
         assert_eq!(answers, LONGEST_HEAD / interim.len(), "answers before the last count, too");
