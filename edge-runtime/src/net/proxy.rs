@@ -64,7 +64,9 @@ impl Proxy {
     /// own loopback.
     pub fn towards(&self, host: &str, port: u16) -> Option<&Server> {
         let host = plain(host);
-        let is_here = host == "localhost" || address(&host).is_some_and(|ip| ip.is_loopback());
+        // RFC 6761, 6.3: so the resolver has it, too.
+        let is_local = host == "localhost" || host.ends_with(".localhost");
+        let is_here = is_local || address(&host).is_some_and(|ip| ip.is_loopback());
         let is_direct = || is_here || self.except.iter().any(|entry| fits(entry, &host, port) == Some(true));
         self.url.as_ref().filter(|_| !is_direct())
     }
@@ -189,7 +191,9 @@ mod tests {
     #[test]
     fn loopback_and_other_uses_are_direct() {
         let all = proxy(&[]);
-        for host in ["localhost", "LocalHost.", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+        for host in
+            ["localhost", "LocalHost.", "registry.localhost", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"]
+        {
             assert_eq!(all.towards(host, 5000), None, "{host}");
         }
         assert_eq!(all.towards("bridge.example", 7443).map(Server::authority), Some("proxy.lan:3128".to_owned()));
