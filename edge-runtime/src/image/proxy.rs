@@ -94,6 +94,18 @@ mod tests {
     }
 
     #[test]
+    fn p1_1_redirect_to_a_covered_host_goes_through_the_proxy() {
+        let close = "content-length: 0\r\nconnection: close\r\n\r\n";
+        let moved = format!("HTTP/1.1 307 Moved\r\nlocation: http://storage.invalid/b\r\n{close}");
+        let (near, direct) = server(vec![moved]);
+        let (port, proxy) = server(vec!["HTTP/1.1 200 OK\r\n\r\n".to_owned(), format!("HTTP/1.1 200 OK\r\n{close}")]);
+        let agent = agent(None, false, false, &through(port)).unwrap();
+        assert_eq!(agent.get(format!("http://127.0.0.1:{near}/a")).call().unwrap().status(), 200);
+        assert_eq!(direct.join().unwrap(), ["GET /a HTTP/1.1"]);
+        assert_eq!(proxy.join().unwrap(), ["CONNECT storage.invalid:80 HTTP/1.1", "GET /b HTTP/1.1"]);
+    }
+
+    #[test]
     fn p1_3_login_is_sent_to_the_proxy_alone() {
         let close = "content-length: 0\r\nconnection: close\r\n\r\n";
         let (near, direct) = server(vec![format!("HTTP/1.1 200 OK\r\n{close}")]);
