@@ -47,8 +47,8 @@ pub(super) struct Served {
     seats: Arc<Seats>,
     details: Semaphore,
     searches: Semaphore,
-    /// Users whose searches run or wait.
-    searching: Arc<Seats>,
+    /// Users whose searches and pages of single nodes are made, or wait.
+    asking: Arc<Seats>,
     jobs: Jobs,
     devices: Devices,
     usage: Usage,
@@ -77,7 +77,7 @@ impl Served {
             seats: Arc::default(),
             details: Semaphore::new(DETAILS),
             searches: Semaphore::new(SEARCHES),
-            searching: Arc::default(),
+            asking: Arc::default(),
             jobs: Jobs::default(),
             devices: Devices::default(),
             usage: Usage::default(),

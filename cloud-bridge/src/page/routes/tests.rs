@@ -107,15 +107,17 @@ async fn pods_of_shown_nodes_are_searched() {
 }
 
 #[tokio::test]
-async fn searches_of_one_user_do_not_keep_others_waiting() {
+async fn requests_of_one_user_do_not_keep_others_waiting() {
     let served = served();
-    let mut held: Vec<_> = (0..8).map(|_| served.searching.take("good").unwrap()).collect();
-    let (code, _, text) = ask(&served, with("good", "/api/pods"), "").await;
-    assert!(code == 429 && text.contains("try again"), "{text}");
+    let mut held: Vec<_> = (0..8).map(|_| served.asking.take("good").unwrap()).collect();
+    for path in ["/api/pods", "/api/nodes/a"] {
+        let (code, _, text) = ask(&served, with("good", path), "").await;
+        assert!(code == 429 && text.contains("try again"), "{path}: {text}");
+    }
     assert_eq!(ask(&served, with("all", "/api/pods"), "").await.0, 200);
     held.pop();
     assert_eq!(ask(&served, with("good", "/api/pods"), "").await.0, 200);
-    assert!(served.searching.take("good").is_some(), "its place is free again");
+    assert!(served.asking.take("good").is_some(), "its place is free again");
 }
 
 #[tokio::test]
