@@ -47,15 +47,25 @@ pub(super) struct Walked {
 
 /// What looking at any object counts for beside its bytes.
 const LOOK: usize = 256;
+/// What walking over a change counts for that says nothing of the past.
+const ROW: usize = 32;
 
 impl Walked {
     pub(super) fn over(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes).saturating_add(LOOK);
     }
 
+    fn over_change(&mut self) {
+        self.bytes = self.bytes.saturating_add(ROW);
+    }
+
     /// Whether a page with this many selected objects is full.
     pub(super) fn enough(&self, most: &Most, selected: usize) -> bool {
-        selected >= most.items || self.bytes >= most.bytes
+        selected >= most.items || self.is_long(most)
+    }
+
+    fn is_long(&self, most: &Most) -> bool {
+        self.bytes >= most.bytes
     }
 }
 
@@ -109,10 +119,20 @@ impl Store {
                     (Some(object), Some((key, _))) => (object.key.cmp(key), key.min(&object.key)),
                 };
                 if order.is_ge() && matches!(change, Some((_, Then::AsNow))) {
+                    let name = change.take().map(|(key, _)| key);
                     change = next_change(&self.conn, &mut changes, rev, None)?;
+                    walked.over_change();
+                    // Nothing had this name then, nor has it now, so the page may end behind it.
+                    if order.is_gt() && change.as_ref().map(|(key, _)| key) != name.as_ref() {
+                        last = name;
+                        if walked.is_long(&most) {
+                            return Ok(Page { items, next: last });
+                        }
+                    }
                     continue;
                 }
-                if walked.enough(&most, items.len()) {
+                // Without an end yet the page needs one more object, however many changes lay before it.
+                if last.is_some() && walked.enough(&most, items.len()) {
                     return Ok(Page { items, next: last });
                 }
                 last = Some(key.clone());

@@ -181,6 +181,36 @@ fn bodies_of_objects_made_since_count_for_a_page_of_the_past() {
 }
 
 #[test]
+fn page_of_the_past_walks_over_a_limited_number_of_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let mut hot = store.write("things", object("a", "1"), None, None).unwrap();
+    for _ in 0..100 {
+        hot = store.write("things", object("a", "2"), Some(&hot), None).unwrap();
+    }
+    for at in 0..100 {
+        let brief = store.write("things", object(&format!("b{at:02}"), "1"), None, None).unwrap();
+        store.delete("things", &brief).unwrap();
+    }
+    store.write("things", object("c", "1"), None, None).unwrap();
+    let rev = store.revision();
+    store.write("others", object("a", "1"), None, None).unwrap();
+    let most = Most { items: 1000, bytes: 2 << 10 };
+    let (mut after, mut pages, mut seen) = (None, 0, Vec::new());
+    loop {
+        let page = store.list_at("things", None, rev, after.as_ref(), most, &|_| true).unwrap();
+        seen.extend(page.items.iter().map(|one| one.key.name.clone()));
+        pages += 1;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["a", "c"], "each once");
+    assert!((4..=8).contains(&pages), "about sixty changes a page: {pages}");
+}
+
+#[test]
 fn compaction_expires_old_revisions() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir);
