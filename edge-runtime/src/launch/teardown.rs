@@ -17,7 +17,7 @@ use crate::net::cni::Plugins;
 use crate::net::{NetError, Network, NetworkSettings, dns_link, namespaces};
 use crate::paths::Paths;
 use crate::sys::cgroup::{CgroupError, Cgroups, Driver, Pending};
-use crate::sys::files::{private_dir, unless_missing};
+use crate::sys::files::private_dir;
 use crate::volume;
 
 /// In a pod's folder: its attachment to a CNI network, as long as it has one.
@@ -169,7 +169,10 @@ impl Teardown {
     /// # Errors
     /// The file cannot be renamed.
     pub fn set_attachment_aside(&self, uid: &str) -> io::Result<()> {
-        unless_missing(fs::rename(self.attachment_file(uid), self.former_file(uid))).map(drop)
+        if !self.is_attached(uid) {
+            return Ok(());
+        }
+        fs::rename(self.attachment_file(uid), self.former_file(uid))
     }
 
     /// Plugins connect the pod again: they release first what they hold for it.
@@ -177,10 +180,10 @@ impl Teardown {
     /// # Errors
     /// The file cannot be renamed.
     pub fn take_attachment_back(&self, uid: &str) -> io::Result<()> {
-        if self.is_attached(uid) {
+        if self.is_attached(uid) || !self.former_file(uid).exists() {
             return Ok(());
         }
-        unless_missing(fs::rename(self.former_file(uid), self.attachment_file(uid))).map(drop)
+        fs::rename(self.former_file(uid), self.attachment_file(uid))
     }
 
     /// Where the next attachment that plugins have to release is kept.
