@@ -47,6 +47,8 @@ pub(super) struct Served {
     seats: Arc<Seats>,
     details: Semaphore,
     searches: Semaphore,
+    /// Users whose searches and pages of single nodes are made, or wait.
+    asking: Arc<Seats>,
     jobs: Jobs,
     devices: Devices,
     usage: Usage,
@@ -75,6 +77,7 @@ impl Served {
             seats: Arc::default(),
             details: Semaphore::new(DETAILS),
             searches: Semaphore::new(SEARCHES),
+            asking: Arc::default(),
             jobs: Jobs::default(),
             devices: Devices::default(),
             usage: Usage::default(),
@@ -125,7 +128,7 @@ impl Served {
             "/api/nodes" => Ok(json_of(self.rows_behind(query).into(), packs).await),
             "/api/stream" => self.stream(who, packs).await,
             "/api/jobs" => self.jobs(packs).await,
-            "/api/pods" => self.pods(query, packs).await,
+            "/api/pods" => self.pods(who, query, packs).await,
             "/api/devices" => self.devices(who, packs).await,
             _ => self.of_nodes(who, path, packs).await,
         };

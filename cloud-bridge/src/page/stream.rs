@@ -13,16 +13,16 @@ use http_body::Frame;
 use tokio::sync::broadcast::Receiver;
 use tokio::time::Instant;
 
-/// Maximum number of streams, in total and of one user.
+/// Maximum number of streams, or of requests in a line, in total and of one user.
 const MOST: (usize, usize) = (64, 8);
 /// Interval of keep-alive events; before each, the access of the reader is checked.
 pub(super) const TICK: Duration = Duration::from_secs(10);
 
-/// Users with streams.
+/// Users with streams, or with requests in a line.
 #[derive(Debug, Default)]
 pub(super) struct Seats(Mutex<HashMap<String, usize>>);
 
-/// A place for a stream, released when dropped.
+/// A place for a stream or a request, released when dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
     seats: Arc<Seats>,

@@ -57,7 +57,8 @@ mod tests {
     use super::*;
     use crate::image::http::agent;
 
-    /// Gives these answers on one connection, and returns the first lines of the requests.
+    /// Gives these answers on one connection, and returns the first lines of the requests, and with which of them a login
+    /// at a proxy came.
     fn server(answers: Vec<String>) -> (u16, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -67,7 +68,8 @@ mod tests {
             let mut answer = |answer: String| {
                 let head: Vec<String> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
                 stream.write_all(answer.as_bytes()).unwrap();
-                head.into_iter().next().unwrap_or_default()
+                let has_login = head.iter().any(|line| line.to_lowercase().starts_with("proxy-authorization:"));
+                head.into_iter().next().unwrap_or_default() + if has_login { ", with a login" } else { "" }
             };
             answers.into_iter().map(&mut answer).collect()
         };
@@ -88,6 +90,35 @@ mod tests {
         let agent = agent(None, false, false, &through(port)).unwrap();
         assert_eq!(agent.get("http://registry.invalid:5000/a").call().unwrap().status(), 200);
         assert_eq!(proxy.join().unwrap(), ["CONNECT registry.invalid:5000 HTTP/1.1", "GET /a HTTP/1.1"]);
+        assert_eq!(direct.join().unwrap(), ["GET /b HTTP/1.1"]);
+    }
+
+    #[test]
+    fn p1_1_redirect_to_a_covered_host_goes_through_the_proxy() {
+        let close = "content-length: 0\r\nconnection: close\r\n\r\n";
+        let moved = format!("HTTP/1.1 307 Moved\r\nlocation: http://storage.invalid/b\r\n{close}");
+        let (near, direct) = server(vec![moved]);
+        let (port, proxy) = server(vec!["HTTP/1.1 200 OK\r\n\r\n".to_owned(), format!("HTTP/1.1 200 OK\r\n{close}")]);
+        let agent = agent(None, false, false, &through(port)).unwrap();
+        assert_eq!(agent.get(format!("http://127.0.0.1:{near}/a")).call().unwrap().status(), 200);
+        assert_eq!(direct.join().unwrap(), ["GET /a HTTP/1.1"]);
+        assert_eq!(proxy.join().unwrap(), ["CONNECT storage.invalid:80 HTTP/1.1", "GET /b HTTP/1.1"]);
+    }
+
+    #[test]
+    fn p1_3_login_is_sent_to_the_proxy_alone() {
+        let close = "content-length: 0\r\nconnection: close\r\n\r\n";
+        let (near, direct) = server(vec![format!("HTTP/1.1 200 OK\r\n{close}")]);
+        let moved = format!("HTTP/1.1 307 Moved\r\nlocation: http://127.0.0.1:{near}/b\r\n{close}");
+        let (port, proxy) = server(vec!["HTTP/1.1 200 OK\r\n\r\n".to_owned(), moved]);
+        let folder = tempfile::tempdir().unwrap();
+        let user_file = folder.path().join("proxy.user");
+        std::fs::write(&user_file, "name:hunter22\n").unwrap();
+        let through = Proxy { user_file: Some(user_file), ..through(port) };
+        let agent = agent(None, false, false, &through).unwrap();
+        assert_eq!(agent.get("http://registry.invalid:5000/a").call().unwrap().status(), 200);
+        let asked = ["CONNECT registry.invalid:5000 HTTP/1.1, with a login", "GET /a HTTP/1.1"];
+        assert_eq!(proxy.join().unwrap(), asked);
         assert_eq!(direct.join().unwrap(), ["GET /b HTTP/1.1"]);
     }
 

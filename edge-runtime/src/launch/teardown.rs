@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
+use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -20,6 +22,8 @@ use crate::volume;
 
 /// In a pod's folder: its attachment to a CNI network, as long as it has one.
 const ATTACHMENT: &str = "cni.json";
+/// Beside it: what plugins still hold for a pod that the built-in bridge has connected since.
+const FORMER: &str = "cni.former.json";
 
 pub struct Teardown {
     pub(super) base: Rc<Base>,
@@ -123,7 +127,7 @@ impl Teardown {
         }
         self.network.cleanup(known)?;
         let ns = self.base.paths.run().join("ns");
-        for entry in std::fs::read_dir(&ns).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&ns).into_iter().flatten().flatten() {
             if !known.contains(entry.file_name().to_string_lossy().as_ref()) {
                 namespaces::remove(&entry.path())?;
             }
@@ -154,24 +158,58 @@ impl Teardown {
         self.base.paths.pod(uid).join(ATTACHMENT)
     }
 
-    /// Whether plugins hold something for the pod.
+    /// Whether plugins connect the pod.
     pub fn is_attached(&self, uid: &str) -> bool {
         self.attachment_file(uid).exists()
     }
 
-    /// Pods with an attachment on disk.
+    /// The built-in bridge connects the pod, after a change of `network.mode`: what plugins hold for it connects it no
+    /// longer, and is released with it.
+    ///
+    /// # Errors
+    /// The file cannot be renamed.
+    pub fn set_attachment_aside(&self, uid: &str) -> io::Result<()> {
+        if !self.is_attached(uid) {
+            return Ok(());
+        }
+        fs::rename(self.attachment_file(uid), self.former_file(uid))
+    }
+
+    /// Plugins connect the pod again: they release first what they hold for it.
+    ///
+    /// # Errors
+    /// The file cannot be renamed.
+    pub fn take_attachment_back(&self, uid: &str) -> io::Result<()> {
+        if self.is_attached(uid) || !self.former_file(uid).exists() {
+            return Ok(());
+        }
+        fs::rename(self.former_file(uid), self.attachment_file(uid))
+    }
+
+    /// Where the next attachment that plugins have to release is kept.
+    pub fn held(&self, uid: &str) -> Option<PathBuf> {
+        [self.attachment_file(uid), self.former_file(uid)].into_iter().find(|file| file.exists())
+    }
+
+    fn former_file(&self, uid: &str) -> PathBuf {
+        self.base.paths.pod(uid).join(FORMER)
+    }
+
+    /// Pods for which plugins hold something.
     pub fn attached(&self) -> Vec<String> {
         let pods = self.base.paths.state().join("pods");
-        let all = std::fs::read_dir(pods).into_iter().flatten().flatten();
+        let all = fs::read_dir(pods).into_iter().flatten().flatten();
         let names = all.filter_map(|entry| entry.file_name().into_string().ok());
-        names.filter(|uid| self.is_attached(uid)).collect()
+        names.filter(|uid| self.held(uid).is_some()).collect()
     }
 
     /// Has plugins release all pods, for `reset`. Failures are logged and ignored.
     fn detach_all(&self) {
         for uid in self.attached() {
-            if let Err(error) = smol::block_on(self.plugins.detach(&self.attachment_file(&uid))) {
-                log::error!("pod {uid}: {error}");
+            for file in [self.attachment_file(&uid), self.former_file(&uid)] {
+                if let Err(error) = smol::block_on(self.plugins.detach(&file)) {
+                    log::error!("pod {uid}: {error}");
+                }
             }
         }
     }

@@ -63,33 +63,51 @@ impl Proxy {
     /// The proxy for a connection to this host, without brackets; none if it is direct. No proxy leads to this machine's
     /// own loopback.
     pub fn towards(&self, host: &str, port: u16) -> Option<&Server> {
-        let is_here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let is_direct = || is_here || self.except.iter().any(|entry| fits(entry, host, port));
+        let host = plain(host);
+        // RFC 6761, 6.3: so the resolver has it, too.
+        let is_local = host == "localhost" || host.ends_with(".localhost");
+        let is_here = is_local || address(&host).is_some_and(|ip| ip.is_loopback());
+        let is_direct = || is_here || self.except.iter().any(|entry| fits(entry, &host, port) == Some(true));
         self.url.as_ref().filter(|_| !is_direct())
     }
 
     /// An entry of `except` that fits nothing.
     pub fn malformed(&self) -> Option<&String> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-        let is_host = |entry: &str| !entry.is_empty() && entry.bytes().all(plain);
-        self.except.iter().find(|entry| !is_host(entry) && entry.parse::<Prefix>().is_err())
+        self.except.iter().find(|entry| fits(entry, "", 0).is_none())
     }
 }
 
-/// Whether an entry of `except` names this host.
-fn fits(entry: &str, host: &str, port: u16) -> bool {
-    let ip = host.parse::<IpAddr>().ok();
-    let is_host = |name: &str| name.eq_ignore_ascii_case(host) || ip.is_some() && name.parse::<IpAddr>().ok() == ip;
+/// A name as it is compared: case says nothing (RFC 4343), nor does the dot of the root (RFC 1034, 3.1).
+fn plain(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+/// An address as it is compared: `::ffff:10.0.0.1` is 10.0.0.1.
+fn address(host: &str) -> Option<IpAddr> {
+    host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+}
+
+/// Whether an entry of `except` names this [`plain`] host; `None` if it can name no host.
+fn fits(entry: &str, host: &str, port: u16) -> Option<bool> {
+    let ip = address(host);
     if let Ok(range) = entry.parse::<Prefix>() {
-        return ip.is_some_and(|ip| range.contains(ip));
+        return Some(ip.is_some_and(|ip| range.contains(ip)));
     }
-    if entry.starts_with('.') {
-        return ip.is_none() && host.to_ascii_lowercase().ends_with(&entry.to_ascii_lowercase());
-    }
-    match authority::parse(entry) {
-        Some((name, only)) => only == port && is_host(&name),
-        None => is_host(entry),
-    }
+    let (name, only) = match authority::parse(entry) {
+        Some((name, only)) => (plain(&name), Some(only)),
+        None => {
+            let name = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(entry);
+            // Any port does: the host is checked as one with a port is.
+            (plain(&authority::parse(&authority::join(name, 1))?.0), None)
+        }
+    };
+    let is_it = match name.strip_prefix('.') {
+        Some(below) if below.is_empty() || below.starts_with('.') => return None,
+        Some(_) => ip.is_none() && host.ends_with(&name),
+        None if name.is_empty() => return None,
+        None => name == host || ip.is_some() && address(&name) == ip,
+    };
+    Some(is_it && only.is_none_or(|only| only == port))
 }
 
 impl Server {
@@ -137,13 +155,23 @@ mod tests {
         for (entry, direct, proxied) in [
             ("registry.site", &["registry.site:443", "Registry.Site:5000"][..], &["a.registry.site:443"][..]),
             ("registry.site:5000", &["registry.site:5000"], &["registry.site:443"]),
-            (".lan", &["a.lan:1", "a.b.LAN:2"], &["lan:1", "alan:1", "a.lan.example:1"]),
-            ("10.0.0.0/8", &["10.1.2.3:443"], &["11.1.2.3:443", "ten.example:443", "::a01:203:443"]),
-            ("192.0.2.1", &["192.0.2.1:1"], &["192.0.2.10:1"]),
+            (".lan", &["a.lan:1", "a.b.LAN:2"], &["lan:1", "alan:1", "a.lan.example:1", "evil-lan:1"]),
+            (".LAN:5000", &["a.lan:5000"], &["a.lan:443"]),
+            (
+                "10.0.0.0/8",
+                &["10.1.2.3:443", "::ffff:10.1.2.3:443"],
+                &["11.1.2.3:443", "ten.example:443", "::a01:203:443"],
+            ),
+            ("192.0.2.1", &["192.0.2.1:1", "::ffff:192.0.2.1:1"], &["192.0.2.10:1"]),
             ("fd00::/8", &["fd12::1:443"], &["fe80::1:443"]),
-            ("fd00:0::1", &["fd00::1:443"], &["fd00::2:443"]),
+            ("fd00:0::1", &["fd00::1:443", "FD00:0:0::1:443"], &["fd00::2:443"]),
+            ("[fd00::1]", &["fd00::1:443"], &["fd00::2:443"]),
             ("[fd00::1]:5000", &["fd00::1:5000"], &["fd00::1:443"]),
             (".1", &[], &["10.0.0.1:1"]),
+            // A name with the dot of the root is the same name.
+            ("registry.site", &["registry.site.:443"], &["registry.site.example.:443"]),
+            ("registry.site.", &["registry.site:443", "registry.site.:443"], &["registry:443"]),
+            (".lan.", &["a.lan:1", "a.lan.:1"], &["alan.:1"]),
         ] {
             let proxy = proxy(&[entry]);
             assert_eq!(proxy.malformed(), None, "{entry}");
@@ -154,7 +182,8 @@ mod tests {
             assert!(!direct.iter().any(through), "{entry} is direct: {direct:?}");
             assert!(proxied.iter().all(through), "{entry} says nothing of {proxied:?}");
         }
-        for wrong in ["", "*.lan", "10.0.0.0/33", "https://a", "a b"] {
+        let never = ". .. ..lan * *.lan 10.0.0.0/33 https://a a:0 a:70000 a:b [fd00::1 fd00::g";
+        for wrong in never.split(' ').chain(["", "a b"]) {
             assert_eq!(proxy(&["a", wrong]).malformed().map(String::as_str), Some(wrong));
         }
     }
@@ -162,7 +191,9 @@ mod tests {
     #[test]
     fn loopback_and_other_uses_are_direct() {
         let all = proxy(&[]);
-        for host in ["localhost", "127.0.0.1", "127.9.9.9", "::1"] {
+        for host in
+            ["localhost", "LocalHost.", "registry.localhost", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"]
+        {
             assert_eq!(all.towards(host, 5000), None, "{host}");
         }
         assert_eq!(all.towards("bridge.example", 7443).map(Server::authority), Some("proxy.lan:3128".to_owned()));

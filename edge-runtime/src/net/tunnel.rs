@@ -14,12 +14,12 @@ use super::authority;
 use super::proxy::Proxy;
 use crate::sys::files::named;
 
-/// Bytes of an answer up to its empty line.
+/// Bytes of all answers up to the empty line of the last.
 const LONGEST_HEAD: usize = 8 << 10;
 const MOST_HEADERS: usize = 64;
 /// Characters of the proxy's own words that are passed on.
 const LONGEST_LINE: usize = 200;
-/// Bytes of the file with the login.
+/// Bytes of the line with the login.
 const LONGEST_LOGIN: u64 = 1 << 10;
 
 /// A tunnel that is asked for.
@@ -29,6 +29,8 @@ pub struct Tunnel {
     /// `NAME:PASSWORD`.
     login: Option<String>,
     head: Vec<u8>,
+    /// Bytes of `head` that are answers before the last.
+    interim: usize,
 }
 
 impl Tunnel {
@@ -38,7 +40,7 @@ impl Tunnel {
     /// The file with the login cannot be read.
     pub fn new(proxy: &Proxy, host: &str, port: u16) -> io::Result<Self> {
         let login = proxy.user_file.as_deref().map(login).transpose()?;
-        Ok(Self { target: authority::join(host, port), login, head: Vec::new() })
+        Ok(Self { target: authority::join(host, port), login, head: Vec::new(), interim: 0 })
     }
 
     /// What is sent to the proxy.
@@ -54,28 +56,40 @@ impl Tunnel {
     /// The proxy refuses, or does not answer in HTTP.
     pub fn hear(&mut self, bytes: &[u8]) -> io::Result<bool> {
         self.head.extend_from_slice(bytes);
-        let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
-        let mut answer = httparse::Response::new(&mut headers);
-        let why = match answer.parse(&self.head) {
-            Ok(Status::Partial) if bytes.is_empty() => "it hung up without an answer".to_owned(),
-            Ok(Status::Partial) if self.head.len() < LONGEST_HEAD => return Ok(false),
-            Ok(Status::Partial) => format!("its answer has no end after {LONGEST_HEAD} bytes"),
-            Err(error) => format!("its answer is not HTTP: {error}"),
-            Ok(Status::Complete(length)) => match answer.code {
-                Some(200..300) if length == self.head.len() => return Ok(true),
-                // A server behind it speaks second.
-                Some(200..300) => "it sent data before it was asked for any".to_owned(),
-                Some(407) if self.login.is_none() => "it wants a login (407): set proxy.user-file".to_owned(),
-                Some(407) => "it refuses the login of proxy.user-file, or wants one other than Basic (407)".to_owned(),
-                _ => format!("it answered CONNECT {} with {}", self.target, self.first_line()),
-            },
-        };
-        Err(io::Error::other(why))
+        loop {
+            let answers = self.head.get(self.interim..).unwrap_or_default();
+            let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+            let mut answer = httparse::Response::new(&mut headers);
+            let why = match answer.parse(answers) {
+                Ok(Status::Partial) if bytes.is_empty() => "it hung up without an answer".to_owned(),
+                Ok(Status::Partial) if self.head.len() < LONGEST_HEAD => return Ok(false),
+                Ok(Status::Partial) => format!("its answer has no end after {LONGEST_HEAD} bytes"),
+                Err(error) => format!("its answer is not HTTP: {error}"),
+                Ok(Status::Complete(length)) => match answer.code {
+                    Some(200..300) if length == answers.len() => return Ok(true),
+                    // A server behind it speaks second.
+                    Some(200..300) => "it sent data before it was asked for any".to_owned(),
+                    // Any number of them may come before the answer (RFC 9110, 15.2); 101 would end HTTP.
+                    Some(100 | 102..200) => {
+                        self.interim += length;
+                        continue;
+                    }
+                    Some(407) if self.login.is_none() => "it wants a login (407): set proxy.user-file".to_owned(),
+                    Some(407) => {
+                        "it refuses the login of proxy.user-file, or wants one other than Basic (407)".to_owned()
+                    }
+                    _ => format!("it answered CONNECT {} with {}", self.target, self.first_line(answers)),
+                },
+            };
+            return Err(io::Error::other(why));
+        }
     }
 
     /// The proxy's own words, without those that it was given as a secret.
-    fn first_line(&self) -> String {
-        let line = self.head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    fn first_line(&self, answer: &[u8]) -> String {
+        // `httparse` skips empty lines before it.
+        let mut lines = answer.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
         let mut line = String::from_utf8_lossy(line).into_owned();
         let password = self.login.as_deref().and_then(|login| login.split_once(':')).map(|(_, password)| password);
         for secret in self.login.as_deref().map(encoded).iter().map(String::as_str).chain(password) {
@@ -91,17 +105,26 @@ fn encoded(login: &str) -> String {
     STANDARD.encode(login)
 }
 
-/// The first line of the file.
-fn login(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
+/// The first line of the file, `NAME:PASSWORD`.
+///
+/// # Errors
+/// The file cannot be read, or has no such line.
+pub fn login(file: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
     // A FIFO that nothing writes must not stop the daemon.
     let open = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file);
-    open.and_then(|open| open.take(LONGEST_LOGIN).read_to_string(&mut text)).map_err(named(file))?;
-    let line = text.lines().next().unwrap_or_default().trim();
-    if !line.contains(':') || line.chars().any(char::is_control) {
-        return Err(named(file)(io::Error::other("want one line NAME:PASSWORD")));
+    open.and_then(|open| open.take(LONGEST_LOGIN).read_to_end(&mut bytes)).map_err(named(file))?;
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let is_whole = bytes.len() > line.len() || (line.len() as u64) < LONGEST_LOGIN;
+    // Editors of other systems leave a mark at the beginning.
+    let login = std::str::from_utf8(line).map(|line| line.trim_start_matches('\u{feff}').trim());
+    match login {
+        Ok(login) if is_whole && login.contains(':') && !login.chars().any(char::is_control) => Ok(login.to_owned()),
+        _ => {
+            let why = format!("want one line NAME:PASSWORD in UTF-8, shorter than {LONGEST_LOGIN} bytes");
+            Err(named(file)(io::Error::other(why)))
+        }
     }
-    Ok(line.to_owned())
 }
 
 #[cfg(test)]
@@ -137,17 +160,29 @@ mod tests {
         // The example of RFC 7617, 2.
         let basic = "Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n";
         assert_eq!(login.request(), format!("{open}{basic}\r\n"));
+        // A password may have colons, and be of any script; other systems mark the file and end lines in another way.
+        let login = tunnel(Some("\u{feff}name:p\u{e4}ss:word\r\n# since May\n"));
+        let basic = format!("Proxy-Authorization: Basic {}\r\n", encoded("name:p\u{e4}ss:word"));
+        assert_eq!(login.request(), format!("{open}{basic}\r\n"));
     }
 
     #[test]
     fn answer_opens_the_tunnel_or_says_why_not() {
         assert_eq!(heard(None, &["HTTP/1.1 200 Connection established\r\n\r\n"]), Ok(true));
         assert_eq!(heard(None, &["HTTP/1.0 2", "00 OK\r\nVia: a\r\n", "\r\n"]), Ok(true));
+        let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n";
+        assert_eq!(heard(None, &[interim, "HTTP/1.1 200 OK\r\n\r\n"]), Ok(true));
+        assert_eq!(heard(None, &[&format!("{interim}HTTP/1.1 2"), "00 OK\r\n\r\n"]), Ok(true));
         for (login, answer, why) in [
             (None, "HTTP/1.1 407 Who\r\n\r\n<html>", "set proxy.user-file"),
             (Some("a:b"), "HTTP/1.1 407 Who\r\n\r\n", "refuses the login of proxy.user-file"),
             (None, "HTTP/1.1 403 Filtered\r\n\r\nno", "CONNECT bridge.example:7443 with HTTP/1.1 403 Filtered"),
             (None, "HTTP/1.1 101 Switching Protocols\r\n\r\n", "101 Switching"),
+            (None, "HTTP/1.1 302 Found\r\nLocation: http://log.in/\r\n\r\n", "with HTTP/1.1 302 Found"),
+            (None, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 502 Bad Gateway\r\n\r\n", "with HTTP/1.1 502 Bad"),
+            (None, "\r\nHTTP/1.1 503 Busy\r\n\r\n", "with HTTP/1.1 503 Busy"),
+            (None, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n\u{16}", "before it was asked"),
+            (None, "\0\0HTTP/1.1 200 OK\r\n\r\n", "not HTTP"),
             (None, "HTTP/1.1 200 OK\r\n\r\n\u{16}", "before it was asked"),
             (None, "SSH-2.0-OpenSSH_9.2\r\n", "not HTTP"),
             (None, "", "hung up"),
@@ -161,10 +196,13 @@ mod tests {
 
     #[test]
     fn endless_answer_is_refused_in_time() {
-        let mut tunnel = tunnel(None);
-        assert!(!tunnel.hear(b"HTTP/1.1 200 OK\r\nVia: ").unwrap());
-        let pieces = (0..).take_while(|_| matches!(tunnel.hear(&[b'a'; 512]), Ok(false))).count();
+        let (mut endless, mut talkative) = (tunnel(None), tunnel(None));
+        assert!(!endless.hear(b"HTTP/1.1 200 OK\r\nVia: ").unwrap());
+        let pieces = (0..).take_while(|_| matches!(endless.hear(&[b'a'; 512]), Ok(false))).count();
         assert_eq!(pieces, LONGEST_HEAD / 512 - 1, "no more than the bound is kept");
+        let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
+        let answers = (0..).take_while(|_| matches!(talkative.hear(interim), Ok(false))).count();
+        assert_eq!(answers, LONGEST_HEAD / interim.len(), "answers before the last count, too");
         let many = "a: b\r\n".repeat(MOST_HEADERS + 1);
         assert!(heard(None, &[&format!("HTTP/1.1 200 OK\r\n{many}\r\n")]).unwrap_err().contains("too many headers"));
     }
@@ -176,10 +214,13 @@ mod tests {
         let proxy = Proxy { user_file: Some(file.clone()), ..Proxy::default() };
         let error = || Tunnel::new(&proxy, "a.example", 1).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error().contains("proxy.user"), "{}", error());
-        for wrong in ["", "hunter22", "\nname:hunter22", "name:hunter22\u{7}"] {
+        let long = format!("name:{}", "a".repeat(1 << 10));
+        for wrong in ["", "hunter22", "\nname:hunter22", "name:hunter22\u{7}", "name:hunt\rer22", &long] {
             std::fs::write(&file, wrong).unwrap();
-            assert!(error().ends_with("proxy.user: want one line NAME:PASSWORD"), "{}", error());
+            assert!(error().contains("proxy.user: want one line NAME:PASSWORD"), "{}", error());
         }
+        std::fs::write(&file, b"name:hunter22\xe4").unwrap();
+        assert!(error().contains("in UTF-8"), "{}", error());
         std::fs::remove_file(&file).unwrap();
         nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(error().contains("want one line"), "{}", error());

@@ -30,6 +30,10 @@ pub fn mount(
     let failed = |problem| VolumeError::Image { volume: name.to_owned(), problem };
     let target = PodLayout::new(paths, uid).image_volume(name);
     make_dir(&target).map_err(|error| error.of(name))?;
+    let is_mounted = rootfs::is_mounted(&target, target.parent().unwrap_or(&target));
+    if is_mounted.map_err(|error| failed(error.to_string()))? {
+        return Ok(());
+    }
     let above = above(&image.config.folders, &target).map_err(|error| failed(error.to_string()))?;
     let scratch = target.with_extension("layers");
     let mapping = user_ns.map(|user_ns| Mapping { user_ns, scratch: &scratch });
@@ -37,19 +41,16 @@ pub fn mount(
         .map_err(|error| failed(error.to_string()))
 }
 
-/// Makes a topmost layer of the folders that the image's own layers do not describe; `None` without such folders.
+/// Makes a topmost layer of the folders that the image's own layers do not describe; `None` without such folders. What
+/// is there from an earlier start may be incomplete, or of the image that the tag named then.
 fn above(folders: &[Folder], target: &Path) -> io::Result<Option<PathBuf>> {
-    let (above, part) = (target.with_extension("folders"), target.with_extension("part"));
+    let above = target.with_extension("folders");
+    unless_missing(fs::remove_dir_all(&above))?;
     if folders.is_empty() {
         return Ok(None);
     }
-    if !above.exists() {
-        // An earlier start may have ended amid this.
-        unless_missing(fs::remove_dir_all(&part))?;
-        open_dir(&part)?;
-        folders::lay(folders, &part, 0)?;
-        fs::rename(&part, &above)?;
-    }
+    open_dir(&above)?;
+    folders::lay(folders, &above, 0)?;
     Ok(Some(above))
 }
 
@@ -65,7 +66,7 @@ pub(super) fn bind_subpath(volume: &str, root: &Path, sub_path: &str, target: &P
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::*;
     use crate::store::image_record::ImageConfig;
@@ -82,10 +83,10 @@ mod tests {
         for number in 0..2 {
             let folder = paths.layers().join(hex(number)).join("srv");
             fs::create_dir_all(&folder).unwrap();
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
             fs::write(folder.join(number.to_string()), "").unwrap();
         }
-        let folders = vec![Folder { path: "srv".to_owned(), mode: 0o2770, uid: 7, gid: 8 }];
-        let image = ImageRecord {
+        let image = |folders: Vec<Folder>| ImageRecord {
             id: String::new(),
             references: Vec::new(),
             config: ImageConfig { folders, ..ImageConfig::default() },
@@ -94,16 +95,23 @@ mod tests {
             pulled_at: 0,
             access: BTreeMap::new(),
         };
+        let folder = |mode: u32| vec![Folder { path: "srv".to_owned(), mode, uid: 7, gid: 8 }];
         let target = PodLayout::new(&paths, "u").image_volume("data");
-        let part = target.with_extension("part");
-        fs::create_dir_all(part.join("srv")).unwrap();
-        for _ in 0..2 {
-            mount(&paths, "u", "data", &image, None).unwrap();
+        // An earlier start may have ended amid this.
+        fs::create_dir_all(target.with_extension("folders").join("srv")).unwrap();
+        // Then the tag moves, twice.
+        for (folders, seen) in
+            [(folder(0o2770), (0o2770, 7, 8)), (folder(0o711), (0o711, 7, 8)), (Vec::new(), (0o755, 0, 0))]
+        {
+            let image = image(folders);
+            for _ in 0..2 {
+                mount(&paths, "u", "data", &image, None).unwrap();
+            }
+            let found = fs::metadata(target.join("srv")).unwrap();
+            let files = fs::read_dir(target.join("srv")).unwrap().count();
+            unmount(&target).unwrap();
+            assert_eq!(((found.mode() & 0o7777, found.uid(), found.gid()), files), (seen, 2));
         }
-        let found = fs::metadata(target.join("srv")).unwrap();
-        let files = fs::read_dir(target.join("srv")).unwrap().count();
-        unmount(&target).unwrap();
-        assert_eq!((found.mode() & 0o7777, found.uid(), found.gid(), files), (0o2770, 7, 8, 2));
-        assert!(!part.exists());
+        assert!(!target.with_extension("folders").exists());
     }
 }

@@ -7,10 +7,14 @@ use rusqlite::{OptionalExtension, params};
 
 use super::leases::LEASES;
 use super::rows::{place, unsigned};
-use super::snapshot::{Most, Walked};
+use super::snapshot::{BEFORE, Most, Walked};
 use super::write::set_fact;
 use super::{Change, ChangeKind, Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;
+
+/// Changes of all storages. Without what they replaced, which SQLite would read of each.
+pub(super) const CHANGES: &str =
+    "SELECT rev, storage, ns, name, kind FROM changes WHERE rev > ?1 AND rev <= ?2 ORDER BY rev";
 
 /// A change as its row has it: revision, key, kind, and the state that it replaced.
 type Row = (u64, ObjectKey, i64, Option<Vec<u8>>);
@@ -54,9 +58,7 @@ impl Store {
             return Ok((changes.into_iter().take(most.items).cloned().collect(), next));
         }
         let read = || {
-            let mut statement = self.conn.prepare_cached(
-                "SELECT rev, storage, ns, name, kind, before FROM changes WHERE rev > ?1 AND rev <= ?2 ORDER BY rev",
-            )?;
+            let (mut statement, mut replaced) = (self.conn.prepare_cached(CHANGES)?, self.conn.prepare_cached(BEFORE)?);
             let mut found = statement.query(params![rev.cast_signed(), until.cast_signed()])?;
             let (mut rows, mut walked, mut last) = (Vec::<Row>::new(), Walked::default(), rev);
             while let Some(row) = found.next()? {
@@ -71,7 +73,7 @@ impl Store {
                     continue;
                 }
                 let key = ObjectKey { namespace: of.1.to_owned(), name: row.get(3)? };
-                let before = bodies::read(&self.conn, row, 5)?;
+                let before = replaced.query_row([last.cast_signed()], |row| bodies::read(&self.conn, row, 0))?;
                 walked.over(before.as_ref().map_or(0, Vec::len));
                 rows.push((last, key, row.get(4)?, before));
             }

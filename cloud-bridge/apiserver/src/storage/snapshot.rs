@@ -21,7 +21,7 @@ pub(super) const IN_NAMESPACE: [&str; 2] = [
     "SELECT ns, name, rev FROM changes WHERE storage = ?1 AND ns = ?2 AND name > ?3 ORDER BY name, rev",
 ];
 /// What a change replaced.
-const BEFORE: &str = "SELECT before FROM changes WHERE rev = ?1";
+pub(super) const BEFORE: &str = "SELECT before FROM changes WHERE rev = ?1";
 
 /// Maximum extent of one page.
 #[derive(Debug, Clone, Copy)]
@@ -47,15 +47,25 @@ pub(super) struct Walked {
 
 /// What looking at any object counts for beside its bytes.
 const LOOK: usize = 256;
+/// What walking over a change counts for that says nothing of the past.
+const ROW: usize = 32;
 
 impl Walked {
     pub(super) fn over(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes).saturating_add(LOOK);
     }
 
+    fn over_change(&mut self) {
+        self.bytes = self.bytes.saturating_add(ROW);
+    }
+
     /// Whether a page with this many selected objects is full.
     pub(super) fn enough(&self, most: &Most, selected: usize) -> bool {
-        selected >= most.items || self.bytes >= most.bytes
+        selected >= most.items || self.is_long(most)
+    }
+
+    fn is_long(&self, most: &Most) -> bool {
+        self.bytes >= most.bytes
     }
 }
 
@@ -109,15 +119,27 @@ impl Store {
                     (Some(object), Some((key, _))) => (object.key.cmp(key), key.min(&object.key)),
                 };
                 if order.is_ge() && matches!(change, Some((_, Then::AsNow))) {
+                    let name = change.take().map(|(key, _)| key);
                     change = next_change(&self.conn, &mut changes, rev, None)?;
+                    walked.over_change();
+                    // Nothing had this name then, nor has it now, so the page may end behind it.
+                    if order.is_gt() && change.as_ref().map(|(key, _)| key) != name.as_ref() {
+                        last = name;
+                        if walked.is_long(&most) {
+                            return Ok(Page { items, next: last });
+                        }
+                    }
                     continue;
                 }
-                if walked.enough(&most, items.len()) {
+                // Without an end yet the page needs one more object, however many changes lay before it.
+                if last.is_some() && walked.enough(&most, items.len()) {
                     return Ok(Page { items, next: last });
                 }
                 last = Some(key.clone());
                 // The state at `rev` is what the first later change replaced; an addition replaced nothing.
                 let mut then = if order.is_lt() { object.take() } else { None };
+                // Read, but not as it was then.
+                let read = if order.is_eq() { object.as_ref().map_or(0, |object| object.body.len()) } else { 0 };
                 if order.is_le() {
                     object = next_object(&self.conn, &mut objects)?;
                 }
@@ -129,7 +151,7 @@ impl Store {
                     }
                     change = next_change(&self.conn, &mut changes, rev, Some(&key))?;
                 }
-                walked.over(then.as_ref().map_or(0, |then| then.body.len()));
+                walked.over(then.as_ref().map_or(0, |then| then.body.len()).saturating_add(read));
                 items.extend(then.filter(|then| select(then)).map(|then| then.unparsed()));
             }
         };

@@ -10,7 +10,7 @@ use super::pods::Pods;
 
 /// Pods of one answer: about 50 KB, at most 600 KB with the longest names.
 const MOST: usize = 500;
-/// Pods that are looked at before others get the thread, in about a millisecond.
+/// Pods that are compared with one word before others get the thread, in about a millisecond.
 const SLICE: usize = 4096;
 /// Bytes and words of a filter.
 const FILTER: (usize, usize) = (1024, 16);
@@ -67,13 +67,14 @@ impl Search {
     fn look(&mut self, pods: &Pods, is_shown: impl Fn(&str) -> bool) -> bool {
         let at = self.at.take();
         let (mut count, mut last) = (0, None);
-        for (key, pod) in pods.behind(at.as_deref()).take(SLICE) {
+        let slice = SLICE / self.words.len().max(1);
+        for (key, pod) in pods.behind(at.as_deref()).take(slice) {
             if is_shown(&pod.node) {
                 self.take(key, pod);
             }
             (count, last) = (count + 1, Some(key));
         }
-        if count < SLICE {
+        if count < slice {
             return false;
         }
         self.at = last.map(Box::from);

@@ -107,6 +107,20 @@ async fn pods_of_shown_nodes_are_searched() {
 }
 
 #[tokio::test]
+async fn requests_of_one_user_do_not_keep_others_waiting() {
+    let served = served();
+    let mut held: Vec<_> = (0..8).map(|_| served.asking.take("good").unwrap()).collect();
+    for path in ["/api/pods", "/api/nodes/a"] {
+        let (code, _, text) = ask(&served, with("good", path), "").await;
+        assert!(code == 429 && text.contains("try again"), "{path}: {text}");
+    }
+    assert_eq!(ask(&served, with("all", "/api/pods"), "").await.0, 200);
+    held.pop();
+    assert_eq!(ask(&served, with("good", "/api/pods"), "").await.0, 200);
+    assert!(served.asking.take("good").is_some(), "its place is free again");
+}
+
+#[tokio::test]
 async fn rows_of_a_large_site_come_in_parts() {
     let served = served();
     (0..9000).for_each(|number| shown(&served, &format!("n{number}")));

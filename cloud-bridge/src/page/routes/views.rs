@@ -10,6 +10,7 @@ use crate::kubelet::auth::Denied;
 use crate::page::access::Who;
 use crate::page::board::Search;
 use crate::page::body::Body;
+use crate::page::stream::Seat;
 use crate::page::{detail, devices, usage};
 use crate::pki::identity::is_node_name;
 
@@ -29,7 +30,7 @@ impl Served {
         let (name, is_usage) = node.strip_suffix("/usage").map_or((node, false), |name| (name, true));
         match is_node_name(name) {
             true if is_usage => self.usage_of_node(who, name, packs).await,
-            true => self.node(name, packs).await,
+            true => self.node(who, name, packs).await,
             false => Err(nothing()),
         }
     }
@@ -63,7 +64,8 @@ impl Served {
         Ok(json_of(json!({"node": nodes[name], "pods": pods}).to_string().into(), packs).await)
     }
 
-    async fn node(&self, name: &str, packs: bool) -> Result<Response<Body>, Refusal> {
+    async fn node(&self, who: &Who, name: &str, packs: bool) -> Result<Response<Body>, Refusal> {
+        let _seat = self.seat(who)?;
         // Never closed.
         let _turn = self.details.acquire().await;
         let timeline = self.live.board().timeline(name);
@@ -74,16 +76,23 @@ impl Served {
     }
 
     /// Pods of all nodes that match the words of `filter`: those behind the place `after`.
-    pub(super) async fn pods(&self, query: &str, packs: bool) -> Result<Response<Body>, Refusal> {
+    pub(super) async fn pods(&self, who: &Who, query: &str, packs: bool) -> Result<Response<Body>, Refusal> {
         let bad = || Refusal(StatusCode::BAD_REQUEST, "the filter is too long, or after is unknown".to_owned());
         let [filter, after] = ["filter", "after"].map(|name| value(query.as_bytes(), name));
         let mut search = Search::new(&filter, &after).ok_or_else(bad)?;
+        let _seat = self.seat(who)?;
         // Never closed.
         let _turn = self.searches.acquire().await;
         while self.goes_on(&mut search) {
             tokio::time::sleep(REST).await;
         }
         Ok(json_of(search.answer().into(), packs).await)
+    }
+
+    /// A place in a line. Without a limit, others would wait for all that one user asks.
+    fn seat(&self, who: &Who) -> Result<Seat, Refusal> {
+        let full = || Refusal(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting: try again".to_owned());
+        self.asking.take(who.name()).ok_or_else(full)
     }
 
     fn goes_on(&self, search: &mut Search) -> bool {

@@ -17,6 +17,9 @@ use std::io::{IsTerminal, Write};
 use edge_protocol::findings::{for_output, summary};
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
+use edge_runtime::link::address::BridgeAddress;
+use edge_runtime::link::identity::Identity;
+use edge_runtime::net::proxy::{Proxy, Server, Use};
 use edge_runtime::paths::Paths;
 
 pub(crate) use areas::board::degrees;
@@ -44,16 +47,33 @@ pub(crate) const VERB: Verb = Verb {
 };
 
 /// Which checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which<'a> {
     All,
-    /// Checks a device before it becomes a node: expects no daemon and no identity.
-    BeforeJoin,
+    /// Checks a device before it becomes a node: expects no daemon and no identity. `proxy`: in place of the configured one.
+    BeforeJoin {
+        bridges: &'a [BridgeAddress],
+        proxy: Option<&'a Server>,
+    },
+}
+
+/// The bridges, and the proxy on the way to them.
+fn way(host: &Host, which: Which<'_>) -> (Vec<BridgeAddress>, Proxy) {
+    let mut proxy = host.config.as_ref().map(|config| config.proxy.clone()).unwrap_or_default();
+    let bridges = match which {
+        Which::All => Identity::load(&host.paths).ok().flatten().map(|identity| identity.bridges).unwrap_or_default(),
+        Which::BeforeJoin { bridges, proxy: wanted } => {
+            proxy.url = wanted.cloned().or(proxy.url);
+            bridges.to_vec()
+        }
+    };
+    (bridges, proxy.of(Use::Link))
 }
 
 /// Looks at everything and decides. Takes some seconds where a bridge does not answer.
-pub(crate) fn examine(paths: &Paths, which: Which) -> Vec<Finding> {
+pub(crate) fn examine(paths: &Paths, which: Which<'_>) -> Vec<Finding> {
     let host = Host::new(paths);
+    let (bridges, link_proxy) = way(&host, which);
     let daemon = daemon::pid(paths);
     let mut all = Vec::new();
     all.extend(rights(nix::unistd::geteuid().is_root()));
@@ -65,8 +85,8 @@ pub(crate) fn examine(paths: &Paths, which: Which) -> Vec<Finding> {
     all.extend(board::judge(&board::look(paths)));
     all.extend(limits::judge(&limits::look(daemon)));
     all.extend(runtime::judge(&runtime::look(&host)));
-    all.extend(network::judge(&network::look(&host, daemon)));
-    if which == Which::All {
+    all.extend(network::judge(&network::look(&host, daemon, &bridges, &link_proxy)));
+    if matches!(which, Which::All) {
         all.extend(link::judge(&link::look(&host, daemon)));
         all.extend(proxy::judge(&proxy::look(&host, daemon)));
         all.extend(unit::judge(&unit::look(&host)));

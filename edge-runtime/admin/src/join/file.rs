@@ -177,6 +177,22 @@ mod tests {
     }
 
     #[test]
+    fn example_for_cloud_init_is_such_a_file() {
+        let example: serde_yaml_ng::Value =
+            serde_yaml_ng::from_str(include_str!("../../../../examples/cloud-init.yaml")).unwrap();
+        let written = &example["write_files"][0];
+        assert!(PLACES.contains(&written["path"].as_str().unwrap()));
+        assert_eq!(written["permissions"].as_str(), Some("0600"), "a token is in it");
+        let place = Place { node: "edge-1".into(), bridges: vec!["https://b:7443".into()] };
+        let text = written["content"].as_str().unwrap().replace("TOKEN", &join_token::with_place(&token(), &place));
+        let wanted = parse(&text).map_err(|error| error.to_string()).unwrap().wanted;
+        assert_eq!((wanted.node.as_str(), wanted.labels["example.com/site"].as_str()), ("edge-1", "north"));
+        let installs = example["runcmd"].as_sequence().unwrap().iter().filter_map(|command| command.as_str());
+        let mut installs = installs.filter(|command| command.starts_with("apt-get"));
+        assert!(installs.all(|command| command.contains("DPkg::Lock::Timeout=")), "timers of apt may be at work");
+    }
+
+    #[test]
     fn token_alone_is_enough_if_it_names_node_and_bridge() {
         let place = Place { node: "edge-1".into(), bridges: vec!["https://b:7443".into()] };
         let text = format!("token: {}\n", join_token::with_place(&token(), &place));

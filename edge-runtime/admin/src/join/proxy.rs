@@ -69,6 +69,10 @@ mod tests {
         assert!(text.starts_with("max-pods: 7  # few\nproxy:\n  except: [.lan]\n"), "{text}");
         let read = ConfigFile::read(&file).unwrap().proxy;
         assert_eq!((read.url, read.user_file), (Some(new.url), new.user_file));
+        fs::write(&file, "proxy:\n  user-file: /etc/proxy.user\n").unwrap();
+        write(&file, &named("http://proxy.lan:3128", None)).unwrap();
+        let read = ConfigFile::read(&file).unwrap().proxy;
+        assert_eq!(read.user_file, Some("/etc/proxy.user".into()), "an image for a first boot has the login");
         fs::write(&file, "proxy: [").unwrap();
         assert!(write(&file, &named("http://proxy.lan:3128", None)).unwrap_err().to_string().contains("config.yaml"));
     }

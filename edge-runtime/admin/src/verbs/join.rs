@@ -58,7 +58,7 @@ fn run(given: Given) -> Result<(), CliError> {
         false => Service::find(Path::new("/")),
     };
     if service.is_some() && !given.has("no-checks") {
-        checks(&paths)?;
+        checks(&paths, &wanted)?;
     }
     let joined = become_node(&paths, &wanted)?;
     let node = &wanted.node;
@@ -90,8 +90,9 @@ fn run(given: Given) -> Result<(), CliError> {
 }
 
 /// Whether this machine can be a node at all, before a token is spent. What is merely not good is told.
-fn checks(paths: &Paths) -> Result<(), CliError> {
-    let findings = examine(paths, Which::BeforeJoin);
+fn checks(paths: &Paths, wanted: &Wanted) -> Result<(), CliError> {
+    let proxy = wanted.proxy.as_ref().map(|named| &named.url);
+    let findings = examine(paths, Which::BeforeJoin { bridges: &wanted.bridges, proxy });
     if findings.iter().all(|one| one.severity <= Severity::Ok) {
         return Ok(());
     }

@@ -176,6 +176,8 @@ fn refusal_of_the_proxy_is_told_and_loopback_needs_none() {
         for (answer, why) in [
             ("HTTP/1.1 407 Login\r\nProxy-Authenticate: Basic\r\n\r\n", "set proxy.user-file"),
             ("HTTP/1.1 403 Filtered\r\n\r\n", "HTTP/1.1 403 Filtered"),
+            ("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "before it was asked"),
+            ("HTTP/1.1 100 Continue\r\n\r\n", "hung up"),
             ("", "hung up"),
         ] {
             let proxy = HttpProxy::start(&ex, &server, answer);

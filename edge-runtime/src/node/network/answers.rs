@@ -110,22 +110,25 @@ impl Node {
         });
     }
 
-    /// Plugins that attach pods, and the folder with their state for this pod.
+    /// Plugins that attach pods, and the file with what they hold for this pod, or are to hold.
     fn plugins(&self, uid: &str) -> (Rc<Plugins>, PathBuf) {
         let teardown = &self.launch.sandboxes.teardown;
-        (teardown.plugins.clone(), teardown.attachment_file(uid))
+        (teardown.plugins.clone(), teardown.held(uid).unwrap_or_else(|| teardown.attachment_file(uid)))
     }
 
     /// At start: has plugins look after the pods they connected, and take back those that are no longer known.
     pub(in crate::node) fn plugins_at_start(&mut self) {
         for uid in self.launch.sandboxes.teardown.attached() {
             let (plugins, file) = self.plugins(&uid);
+            let by_plugins = self.launch.sandboxes.teardown.is_attached(&uid);
             let state = self.cx.pods.get(&uid).map(|entry| entry.record.sandbox.state.clone());
             let job = async move {
                 let (what, result) = match state {
                     None => ("is unknown and cannot be detached", plugins.detach(&file).await),
-                    Some(SandboxState::Ready { .. }) => ("is not as it was attached", plugins.check(&file).await),
-                    // Made again, or taken down.
+                    Some(SandboxState::Ready { .. }) if by_plugins => {
+                        ("is not as it was attached", plugins.check(&file).await)
+                    }
+                    // Made again, taken down, or connected by the bridge.
                     Some(_) => return,
                 };
                 if let Err(error) = result {

@@ -46,8 +46,17 @@ impl Node {
         let keep = self.cx.pods.get(uid).map(|entry| entry.record.ips.clone()).unwrap_or_default();
         let prepared = self.launch.sandboxes.prepare(pod, &taken, &keep, &self.cx.objects());
         match prepared {
-            Ok(Preparation::Connected(ips)) => return self.connected(uid, pod, ips, false),
+            Ok(Preparation::Connected(ips)) => {
+                let aside = self.launch.sandboxes.teardown.set_attachment_aside(uid);
+                return match aside {
+                    Ok(()) => self.connected(uid, pod, ips, false),
+                    Err(error) => Some(self.not_connected(uid, format!("its attachment by CNI plugins: {error}"))),
+                };
+            }
             Ok(Preparation::Attach(attachment)) => {
+                if let Err(error) = self.launch.sandboxes.teardown.take_attachment_back(uid) {
+                    return Some(self.not_connected(uid, format!("its attachment by CNI plugins: {error}")));
+                }
                 for (reason, message) in self.launch.sandboxes.incapable(pod, &attachment) {
                     self.cx.warn_about_pod(uid, reason, message);
                 }
@@ -131,7 +140,7 @@ impl Node {
         if self.connecting.contains_key(uid) {
             return None;
         }
-        if self.launch.sandboxes.teardown.is_attached(uid) {
+        if self.launch.sandboxes.teardown.held(uid).is_some() {
             self.detach(uid, Connecting::Detaching);
             return None;
         }

@@ -164,6 +164,8 @@ pub(crate) fn endpoint_ip(errors: &mut Errors, path: &str, text: &str) {
         errors.push(FieldError::invalid(path, &text.into(), "must be a valid IP address"));
         return;
     };
+    // `::ffff:127.0.0.1` is 127.0.0.1, as for Go (K8s pkg/apis/core/validation, `ValidateNonSpecialIP`).
+    let ip = ip.to_canonical();
     let (link_local, link_local_multicast) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(ip) => (ip.segments()[0] & 0xffc0 == 0xfe80, ip.segments()[0] & 0xff0f == 0xff02),

@@ -171,7 +171,8 @@ impl Shown {
 
 /// Deletes the next ones until the time slice is over.
 fn remove_some(ctx: &Context<'_>, items: &mut slice::Iter<'_, Arc<Stored>>, options: &Options) -> ApiResult<()> {
-    let (pace, mut store) = (Pace::default(), ctx.inner.store());
+    // Time in which another thread has the storage is none of the slice.
+    let (mut store, pace) = (ctx.inner.store(), Pace::default());
     while !pace.is_over()
         && let Some(stored) = items.next()
     {

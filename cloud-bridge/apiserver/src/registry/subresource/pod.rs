@@ -188,7 +188,9 @@ pub(super) fn scheme_name_port(id: &str) -> Option<(&str, &str, &str)> {
     (!parts.1.is_empty()).then_some(parts)
 }
 
+/// `::ffff:127.0.0.1` is 127.0.0.1, as for Go (`IP.IsGlobalUnicast`).
 pub(super) fn global_unicast(address: IpAddr) -> bool {
+    let address = address.to_canonical();
     let link_local = match address {
         IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
         IpAddr::V6(address) => address.is_unicast_link_local(),

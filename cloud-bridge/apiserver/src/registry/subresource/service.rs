@@ -81,6 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_pod_is_asked_at_a_loopback_or_link_local_address() {
+        let is_asked = |ip: &str| global_unicast(ip.parse().unwrap());
+        assert!(["10.0.0.1", "fd00::1", "::ffff:10.0.0.1"].into_iter().all(is_asked));
+        for ip in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::ffff:169.254.169.254", "224.0.0.1"] {
+            assert!(!is_asked(ip), "{ip}");
+        }
+    }
+
+    #[test]
     fn ready_pods_that_have_the_port_are_asked() {
         let pod = |name: &str, ip: &str| json!({"ip": ip, "targetRef": {"kind": "Pod", "name": name}});
         let endpoints = json!({"subsets": [

@@ -1,6 +1,7 @@
 //! Reads of the history, and its limits.
 
 use super::*;
+use crate::storage::history::CHANGES;
 
 #[test]
 fn history_gives_each_state_back() {
@@ -139,6 +140,74 @@ fn changes_of_others_are_walked_over_in_steps() {
         (from, steps) = (next, steps + 1);
     }
     assert_eq!((seen, steps), (vec![last], 11));
+}
+
+#[test]
+fn changes_of_others_are_walked_over_without_what_they_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir);
+    let mut statement = store.conn.prepare(&format!("EXPLAIN {CHANGES}")).unwrap();
+    let steps = statement.query_map([0, 10], |row| Ok((row.get("opcode")?, row.get("p2")?))).unwrap();
+    let steps: Vec<(String, i64)> = steps.map(Result::unwrap).collect();
+    // The columns of `changes` in order: `kind` is the fifth, and the last is `before`.
+    let reads = |column: i64| steps.contains(&("Column".to_owned(), column));
+    assert!(reads(4) && !reads(6), "{steps:?}");
+}
+
+#[test]
+fn bodies_of_objects_made_since_count_for_a_page_of_the_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    store.write("things", object("a", "1"), None, None).unwrap();
+    let rev = store.revision();
+    let large = "x".repeat(4 << 10);
+    for at in 0..20 {
+        store.write("things", object(&format!("b{at:02}"), &large), None, None).unwrap();
+    }
+    store.write("things", object("c", "1"), None, None).unwrap();
+    let most = Most { items: 1000, bytes: 16 << 10 };
+    let (mut after, mut pages, mut seen) = (None, 0, Vec::new());
+    loop {
+        let page = store.list_at("things", None, rev, after.as_ref(), most, &|_| true).unwrap();
+        seen.extend(page.items.iter().map(|one| one.key.name.clone()));
+        pages += 1;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["a"], "the past");
+    assert!((5..=8).contains(&pages), "a page reads four or five of them: {pages}");
+}
+
+#[test]
+fn page_of_the_past_walks_over_a_limited_number_of_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let mut hot = store.write("things", object("a", "1"), None, None).unwrap();
+    for _ in 0..100 {
+        hot = store.write("things", object("a", "2"), Some(&hot), None).unwrap();
+    }
+    for at in 0..100 {
+        let brief = store.write("things", object(&format!("b{at:02}"), "1"), None, None).unwrap();
+        store.delete("things", &brief).unwrap();
+    }
+    store.write("things", object("c", "1"), None, None).unwrap();
+    let rev = store.revision();
+    store.write("others", object("a", "1"), None, None).unwrap();
+    let most = Most { items: 1000, bytes: 2 << 10 };
+    let (mut after, mut pages, mut seen) = (None, 0, Vec::new());
+    loop {
+        let page = store.list_at("things", None, rev, after.as_ref(), most, &|_| true).unwrap();
+        seen.extend(page.items.iter().map(|one| one.key.name.clone()));
+        pages += 1;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["a", "c"], "each once");
+    assert!((4..=8).contains(&pages), "about sixty changes a page: {pages}");
 }
 
 #[test]

@@ -79,6 +79,19 @@ fn answers_follow_each_other_without_a_gap() {
 }
 
 #[test]
+fn filter_of_many_words_looks_at_fewer_pods_at_a_time() {
+    let made: Vec<String> = (0..SLICE / 2).map(|at| format!("p{at:05}")).collect();
+    let pods = all(made.iter().map(|name| running(name, true, 0)));
+    let slices = |filter: &str| {
+        let mut search = Search::new(filter, "").unwrap();
+        let more = (0..).take_while(|_| search.look(&pods, |_| true)).count();
+        (more, search.matched)
+    };
+    assert_eq!(slices("running"), (0, made.len()));
+    assert_eq!(slices(&"running ".repeat(FILTER.1)), (FILTER.1 / 2, made.len()));
+}
+
+#[test]
 fn filter_and_place_have_limits() {
     assert!(Search::new(&"x".repeat(FILTER.0), "").is_some());
     assert!(Search::new(&"x".repeat(FILTER.0 + 1), "").is_none());

@@ -4,9 +4,12 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use edge_runtime::config::NetworkMode;
+use edge_runtime::link::address::BridgeAddress;
 use edge_runtime::net::firewall::others::{self, Blocking};
+use edge_runtime::net::proxy::Proxy;
 use sampan_sys::resolve;
 
 use crate::doctor::finding::Finding;
@@ -28,12 +31,15 @@ pub(crate) struct Facts {
     blocking: Vec<(Blocking, String)>,
     legacy_iptables: bool,
     resolvers: Vec<String>,
+    /// Without a resolver, a bridge is found all the same: by its address, by `/etc/hosts` or by a proxy.
+    is_found: bool,
     /// `metrics.listen`, if another program has the address.
     taken: Option<SocketAddr>,
     kubelet: bool,
 }
 
-pub(crate) fn look(host: &Host, daemon: Option<i32>) -> Facts {
+/// `bridges`: those of this node, or of the one that it is to become. `proxy`: what is before them.
+pub(crate) fn look(host: &Host, daemon: Option<i32>, bridges: &[BridgeAddress], proxy: &Proxy) -> Facts {
     let Some(config) = &host.config else { return Facts::default() };
     let nft = find(Path::new("nft")).or_else(|| Some(PathBuf::from("/usr/sbin/nft")).filter(|file| file.exists()));
     let nft_refused = nft.as_ref().and_then(|nft| dry_run(nft).err());
@@ -49,13 +55,17 @@ pub(crate) fn look(host: &Host, daemon: Option<i32>) -> Facts {
     });
     let blocking = blocking.collect();
     let tables = nft.as_ref().and_then(|nft| ask(nft, &["list", "tables"]).ok()).unwrap_or_default();
+    let resolvers = resolvers(&text("/etc/resolv.conf"));
+    // Nobody is asked: there is nobody.
+    let resolves = |host: &str| resolve::resolve_blocking(host, 0, Duration::from_secs(1)).is_ok();
     Facts {
         is_cni: config.network.mode == NetworkMode::Cni,
         nft_refused,
         kube_proxy: tables.contains("kube-proxy") || !chain("nat", "KUBE-SERVICES").is_empty(),
         blocking,
         legacy_iptables: !text("/proc/net/ip_tables_names").is_empty(),
-        resolvers: resolvers(&text("/etc/resolv.conf")),
+        is_found: resolvers.is_empty() && is_found(bridges, proxy, resolves),
+        resolvers,
         taken: config.metrics.listen().filter(|address| is_taken(*address) && !has_port(daemon, address.port())),
         kubelet: is_taken(SocketAddr::from(([127, 0, 0, 1], KUBELET))),
         nft,
@@ -77,6 +87,14 @@ fn dry_run(nft: &Path) -> Result<(), String> {
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() { Ok(()) } else { Err(said.lines().next().unwrap_or("it failed").to_owned()) }
+}
+
+/// Whether the name at the begin of the way to one of the bridges resolves: its own, or that of the proxy.
+fn is_found(bridges: &[BridgeAddress], proxy: &Proxy, resolves: impl Fn(&str) -> bool) -> bool {
+    bridges.iter().any(|bridge| {
+        let server = proxy.towards(&bridge.host, bridge.port);
+        resolves(server.map_or(&bridge.host, |server| &server.host))
+    })
 }
 
 /// Those that this node can ask: a link-local one is on a link that is there.
@@ -142,14 +160,18 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
             "rules of the old iptables are loaded beside nft: both must let a packet through",
         ));
     }
-    match facts.resolvers.as_slice() {
-        [] => found.push(Finding::error(
-            "resolver",
-            "/etc/resolv.conf names no server",
-            "neither the bridge nor registries are found by name",
-            "name one: echo 'nameserver 9.9.9.9' >> /etc/resolv.conf, or systemctl enable --now systemd-resolved",
-        )),
-        [first, ..] => found.push(Finding::ok("resolver", format!("{first} answers for names"))),
+    let cure = "name one: echo 'nameserver 9.9.9.9' >> /etc/resolv.conf, or systemctl enable --now systemd-resolved";
+    let none = "/etc/resolv.conf names no server";
+    match facts.resolvers.first() {
+        Some(first) => found.push(Finding::ok("resolver", format!("{first} answers for names"))),
+        None if facts.is_found => {
+            let why = "the bridge is found without one, but pods find no names outside the cluster";
+            found.push(Finding::warning("resolver", none, why, cure));
+        }
+        None => {
+            let why = "neither the bridge nor registries are found by name";
+            found.push(Finding::error("resolver", none, why, cure));
+        }
     }
     if let Some(address) = facts.taken {
         let cure = format!("see who: ss -ltnp | grep :{}; or give metrics.listen another port", address.port());
@@ -194,8 +216,27 @@ mod tests {
             Severity::Error,
             "/etc/resolv.conf",
         );
+        let proxied = Facts { resolvers: Vec::new(), is_found: true, ..well() };
+        assert_found(&judge(proxied), "resolver", Severity::Warning, "/etc/resolv.conf");
         let taken = judge(Facts { taken: Some(([127, 0, 0, 1], 9100).into()), ..well() });
         assert_found(&taken, "ports", Severity::Warning, "ss -ltnp | grep :9100");
+    }
+
+    #[test]
+    fn bridge_is_found_by_the_first_host_on_the_way_to_it() {
+        let proxy = |url: &str| Proxy { url: Some(url.parse().unwrap()), ..Proxy::default() };
+        let (named, at) = ("https://bridge.example:7443", "https://192.0.2.1:7443");
+        for (bridges, proxy, expected) in [
+            (&[named][..], Proxy::default(), false),
+            (&[named, at], Proxy::default(), true),
+            (&[named], proxy("http://192.0.2.2:3128"), true),
+            (&[at], proxy("http://proxy.example:3128"), false),
+            (&[], proxy("http://192.0.2.2:3128"), false),
+        ] {
+            let bridges: Vec<BridgeAddress> = bridges.iter().map(|bridge| bridge.parse().unwrap()).collect();
+            let is_address = |host: &str| host.parse::<std::net::IpAddr>().is_ok();
+            assert_eq!(is_found(&bridges, &proxy, is_address), expected, "{bridges:?} {proxy:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The HTTP proxy beside what `link` finds on the way through it: who may read its login, and variables of the environment,
 //! which name no proxy for this node.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::doctor::finding::Finding;
@@ -13,7 +13,7 @@ const VARIABLES: [&str; 6] = ["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_pr
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     is_configured: bool,
-    /// The file with the login, if others than its owner may read it.
+    /// The file with the login, if others than root may read it.
     open: Option<PathBuf>,
     /// The variables that have a value. The values may contain logins, and are not kept.
     set: Vec<&'static str>,
@@ -31,7 +31,8 @@ pub(crate) fn look(host: &Host, daemon: Option<i32>) -> Facts {
 }
 
 fn is_open(file: &Path) -> bool {
-    file.metadata().is_ok_and(|about| about.permissions().mode() & 0o077 != 0)
+    let own = [0, nix::unistd::geteuid().as_raw()];
+    file.metadata().is_ok_and(|about| about.mode() & 0o077 != 0 || !own.contains(&about.uid()))
 }
 
 /// The variables of a proxy in `NAME=VALUE` that end with NUL each (proc_pid_environ(5)).
@@ -44,8 +45,8 @@ fn set(environment: &str) -> Vec<&'static str> {
 pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(file) = &facts.open {
-        let (what, cure) =
-            (format!("other users may read {}", file.display()), format!("chmod 600 {}", file.display()));
+        let file = file.display();
+        let (what, cure) = (format!("other users may read {file}"), format!("chown root {file}; chmod 600 {file}"));
         found.push(Finding::warning("proxy", what, "the login at the proxy is theirs, too", cure));
     }
     if !facts.is_configured && !facts.set.is_empty() {
@@ -59,6 +60,8 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
     use super::*;
     use crate::doctor::finding::Severity;
     use crate::doctor::finding::tests::assert_found;
@@ -96,5 +99,9 @@ mod tests {
         };
         assert_found(&found(0o640), "proxy", Severity::Warning, "chmod 600");
         assert!(found(0o600).is_empty());
+        if nix::unistd::geteuid().is_root() {
+            chown(&file, Some(1000), None).unwrap();
+            assert_found(&found(0o600), "proxy", Severity::Warning, "chown root");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use edge_runtime::config::{ConfigFile, Overrides};
+use edge_runtime::net::tunnel::login;
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
 use serde_json::Value;
@@ -39,13 +40,14 @@ impl Secrets {
             all.add(&word);
         }
         let typed = ConfigFile::read_lenient(&config).ok().map(|(typed, _)| typed);
+        // Whatever else is wrong with the file.
+        let user_file = typed.as_ref().and_then(|typed| typed.proxy.user_file.as_deref());
+        user_file.and_then(|file| login(file).ok()).iter().for_each(|login| all.add(login));
         let overrides = Overrides::default();
         let parsed = typed
             .and_then(|typed| edge_runtime::config::Config::from_file(typed, &config, paths.root(), &overrides).ok());
         if let Some(config) = parsed {
             config.pull.auth_file.iter().for_each(|file| all.add_json_file(file, &[]));
-            let login = config.proxy.user_file.and_then(|file| std::fs::read_to_string(file).ok());
-            login.iter().flat_map(|text| text.lines()).for_each(|line| all.add(line.trim()));
         }
         // As they were sent, and as they run.
         let sent = store.and_then(|store| store.objects_of("Pod").ok()).map(|(pods, _)| pods);
@@ -137,7 +139,11 @@ mod tests {
         let config = format!("node-name: a\nproxy: {{url: 'http://p:1', user-file: {}}}\n", file.display());
         std::fs::write(paths.config_file(), config).unwrap();
         let told = format!("hunter22 name:hunter22 {}", STANDARD.encode("name:hunter22"));
-        assert_eq!(Secrets::of(&paths, None).blot(&told), "(left out) (left out) (left out)");
+        let blotted = || Secrets::of(&paths, None).blot(&told);
+        assert_eq!(blotted(), "(left out) (left out) (left out)");
+        let wrong = format!("max-pods: 0\nproxy: {{except: ['*'], user-file: {}}}\n", file.display());
+        std::fs::write(paths.config_file(), wrong).unwrap();
+        assert_eq!(blotted(), "(left out) (left out) (left out)", "a node does not run with this file");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::*;
 use crate::launch::error::SandboxError;
 use crate::launch::looking::Trouble;
 use crate::launch::sandbox::SandboxDone;
-use crate::node::bench::Bench;
+use crate::node::bench::{Bench, pod};
 use crate::pod::ports::{Forward, HostPort, Protocol};
 
 /// A pod `u` with this sandbox that waits for this.
@@ -97,6 +97,26 @@ fn pod_that_plugins_have_let_go_leaves_no_host_ports() {
     bench.node.rules_replaced(Ok(()));
     assert_eq!(*state(&bench), SandboxState::Gone);
     assert!(bench.node.host_ports.has("u", &[]));
+}
+
+#[test]
+fn attachment_of_an_earlier_network_connects_no_pod_and_is_released_with_it() {
+    let mut bench = Bench::new();
+    bench.add("u");
+    bench.sandbox("u", SandboxState::Preparing);
+    let file = bench.node.launch.sandboxes.teardown.attachment_file("u");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "{}").unwrap();
+    assert!(bench.node.prepare_sandbox("u", &pod("u", "u")).is_some());
+    let teardown = &bench.node.launch.sandboxes.teardown;
+    assert!(!teardown.is_attached("u"), "policies, Services and DNS see a pod of the bridge");
+    assert_eq!(teardown.attached(), ["u"]);
+    bench.sandbox("u", SandboxState::TearingDown);
+    assert_eq!(bench.node.disconnect("u"), None);
+    assert!(matches!(bench.node.connecting.get("u"), Some(Connecting::Detaching)));
+    let teardown = &bench.node.launch.sandboxes.teardown;
+    teardown.take_attachment_back("u").unwrap();
+    assert!(teardown.is_attached("u"), "plugins that connect it again release it first");
 }
 
 #[test]
