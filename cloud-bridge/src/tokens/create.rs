@@ -13,6 +13,7 @@ use crate::flags::{bridge_url, duration, words};
 use crate::info;
 use crate::invitation::Invitation;
 use crate::output::{Structured, print};
+use crate::pki::claim;
 use crate::pki::identity::is_node_name;
 use crate::pki::token::{self, TokenError};
 use crate::reach::Reach;
@@ -85,8 +86,8 @@ pub(super) async fn run(options: Create) -> anyhow::Result<()> {
         // At once: a failure at a later one leaves this one usable.
         print(&text)?;
     }
-    if let Err(error) = token::clear_expired(&client, now).await {
-        log::warn!("expired join tokens were not cleared away: {error}");
+    if let Err(error) = claim::clear_expired(&client, now).await {
+        log::warn!("expired tokens were not deleted: {error}");
     }
     Ok(())
 }
