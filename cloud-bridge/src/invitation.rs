@@ -15,14 +15,16 @@ use qrcode::{EcLevel, QrCode};
 pub(crate) struct Invitation<'a> {
     /// `https://HOST:PORT` of each.
     pub(crate) bridges: &'a [String],
-    pub(crate) node: &'a str,
+    /// `None` with a claim token, whose boards the bridge names.
+    pub(crate) node: Option<&'a str>,
     pub(crate) token: &'a str,
 }
 
 impl Invitation<'_> {
     /// The token with its node and bridges: all that `edge-runtime join` needs.
     pub(crate) fn text(&self) -> String {
-        let place = Place { node: self.node.to_owned(), bridges: self.bridges.to_vec() };
+        let node = self.node.unwrap_or(join_token::NO_NODE).to_owned();
+        let place = Place { node, bridges: self.bridges.to_vec() };
         join_token::with_place(self.token, &place)
     }
 
@@ -45,10 +47,11 @@ impl Invitation<'_> {
     /// What `edge-runtime first-boot` reads.
     pub(crate) fn file(&self) -> String {
         let bridges: String = self.bridges.iter().map(|bridge| format!("bridge: {bridge}\n")).collect();
+        let node = self.node.map(|node| format!("node: {node}\n")).unwrap_or_default();
         format!(
             "# Put this on the boot partition of the card, as edge-runtime.join: the board joins when it boots, and removes it.\n\
-             # More lines may be `label: KEY=VALUE`.\n{bridges}node: {}\ntoken: {}\n",
-            self.node, self.token
+             # More lines may be `label: KEY=VALUE`.\n{bridges}{node}token: {}\n",
+            self.token
         )
     }
 
@@ -85,7 +88,7 @@ mod tests {
     #[test]
     fn command_and_file_name_token_node_and_bridges() {
         let bridges = bridges();
-        let invitation = Invitation { bridges: &bridges, node: "edge-1", token: TOKEN };
+        let invitation = Invitation { bridges: &bridges, node: Some("edge-1"), token: TOKEN };
         let command = invitation.command();
         let text = command.strip_prefix("echo ").and_then(|rest| rest.strip_suffix(" | sudo edge-runtime join -"));
         let place = Place { node: "edge-1".into(), bridges: bridges.clone() };
@@ -102,10 +105,19 @@ mod tests {
     }
 
     #[test]
+    fn claim_token_has_no_line_with_a_node() {
+        let bridges = bridges();
+        let invitation = Invitation { bridges: &bridges, node: None, token: "sampan2.0a0a.secret" };
+        assert!(!invitation.file().contains("node:"), "{}", invitation.file());
+        let place = Place { node: join_token::NO_NODE.into(), bridges: bridges.clone() };
+        assert_eq!(join_token::split(&invitation.text()), Ok(("sampan2.0a0a.secret", Some(place))));
+    }
+
+    #[test]
     fn a_code_is_a_square_with_a_quiet_zone() {
         let long = "n".repeat(63);
         let token = format!("sampan1.{}.{}", "0a".repeat(32), "s".repeat(43));
-        let code = Invitation { bridges: &bridges(), node: &long, token: &token }.code().unwrap();
+        let code = Invitation { bridges: &bridges(), node: Some(&long), token: &token }.code().unwrap();
         let lines: Vec<&str> = code.lines().collect();
         let width = lines[0].chars().count();
         assert!(lines.iter().all(|line| line.chars().count() == width), "{code}");
@@ -120,7 +132,7 @@ mod tests {
         let path = folder.path().join("edge-runtime.join");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let invitation = Invitation { bridges: &[], node: "edge-1", token: TOKEN };
+        let invitation = Invitation { bridges: &[], node: Some("edge-1"), token: TOKEN };
         invitation.write(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), invitation.file());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
@@ -19,7 +19,7 @@ use crate::page::{self, Page, PageFlags};
 use crate::pki::authority::Authority;
 use crate::pki::encoding;
 use crate::pki::serving::Serving;
-use crate::pki::{keep, tls, token};
+use crate::pki::{claim, keep, tls};
 use crate::rules::{self, RuleFlags};
 use crate::signal;
 
@@ -75,8 +75,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let page_url = page.as_ref().map(|page| page.url(&options.advertise)).transpose()?;
     let about = Info { url, authority: authority.fingerprint(), page: page_url, api: None };
     info::write(&client, &about).await?;
-    if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
-        log::warn!("expired join tokens were not cleared away: {error}");
+    if let Err(error) = claim::clear_expired(&client, apimachinery::clock::timestamp()).await {
+        log::warn!("expired tokens were not deleted: {error}");
     }
     let gate = Gate::new();
     let (ports, kubelet_serving) = kubelet_ports(&options, &authority, &client, &gate)?;
@@ -106,12 +106,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
     let page_names = options.page.names(&options.advertise);
     let of_page = page::serve(page, &bridge, &authority, page_names, client.clone(), Arc::clone(&gate));
-    let context = Arc::new(ListenerContext {
-        bridge: bridge.clone(),
-        authority: Arc::clone(&authority),
-        client,
-        answered: Mutex::default(),
-    });
+    let context = Arc::new(ListenerContext::new(bridge.clone(), Arc::clone(&authority), client));
     tokio::select! {
         never = listen::accept(listener, tls, context, gate) => match never {},
         failed = of_rules => match failed? {},

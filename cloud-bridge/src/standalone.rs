@@ -4,7 +4,7 @@ mod controllers;
 mod options;
 
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use anyhow::Context;
 
@@ -17,7 +17,7 @@ use crate::listen::{self, ListenerContext, metrics_port};
 use crate::notify::Notify;
 use crate::page::{self, Page};
 use crate::pki::serving::Serving;
-use crate::pki::{keep, tls, token};
+use crate::pki::{claim, keep, tls};
 use crate::rules;
 use crate::signal;
 use crate::steps;
@@ -95,8 +95,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         api: Some(info::https(&api_host, calls.local_addr()?.port())),
     };
     info::write(&client, &about).await?;
-    if let Err(error) = token::clear_expired(&client, apimachinery::clock::timestamp()).await {
-        log::warn!("expired join tokens were not cleared away: {error}");
+    if let Err(error) = claim::clear_expired(&client, apimachinery::clock::timestamp()).await {
+        log::warn!("expired tokens were not deleted: {error}");
     }
 
     let cluster = info::cluster(&client).await?;
@@ -128,12 +128,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
     let page_names = options.page.names(&options.advertise);
     let of_page = page::serve(page, &bridge, &authority, page_names, client.clone(), Arc::clone(&gate));
-    let context = Arc::new(ListenerContext {
-        bridge: bridge.clone(),
-        authority: Arc::clone(&authority),
-        client: client.clone(),
-        answered: Mutex::default(),
-    });
+    let context = Arc::new(ListenerContext::new(bridge.clone(), Arc::clone(&authority), client.clone()));
     tokio::select! {
         never = steps::part("links", listen::accept(links, link_tls, context, Arc::clone(&gate))) => match never {},
         never = steps::part("the API's port", api_port::serve(api.clone(), calls, api_tls, gate)) => match never {},

@@ -1,9 +1,16 @@
-//! A join token as people carry it: `TOKEN.PLACE`, one word. TOKEN is `sampan1.AUTHORITY.SECRET`; PLACE is base64url of the
-//! line `NODE BRIDGE BRIDGE...`. It is public and untrusted: a wrong address leads to a server with another authority,
-//! which the node refuses.
+//! A join token as people carry it: `TOKEN.PLACE`, one word. TOKEN is `sampan1.AUTHORITY.SECRET`, or `sampan2.` for a claim
+//! token; PLACE is base64url of the line `NODE BRIDGE BRIDGE...`. It is public and untrusted: a wrong address leads to a
+//! server with another authority, which the node refuses.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// First part of a token for one node.
+pub const NODE_SCHEME: &str = "sampan1";
+/// First part of a claim token, with which many boards request certificates.
+pub const CLAIM_SCHEME: &str = "sampan2";
+/// Stands for NODE in the place of a claim token, because the bridge names each board. No node can have this name.
+pub const NO_NODE: &str = "-";
 
 /// Number of parts of TOKEN.
 const PARTS: usize = 3;

@@ -14,6 +14,7 @@ from helm_python import Chart
 
 CHART = "deploy/helm/cloud-bridge"
 DEPLOY = ["deploy/bridge/rbac.yaml", "deploy/bridge/deployment.yaml"]
+ENROLMENT = "deploy/bridge/enrolment.yaml"
 NAMESPACE = "sampan-system"
 # Without them it is not installed.
 NEEDED = {"advertise": ["bridge.example.com"], "image": {"repository": "cloud-bridge"}}
@@ -28,6 +29,7 @@ EVERYTHING = {
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
     "service": {"type": "NodePort", "nodePort": 30443, "annotations": {"a": "b"}},
+    "enrolment": {"enabled": True},
     "serviceAccount": {"annotations": {"c": "d"}},
     "image": {"repository": "registry.example.com/cloud-bridge", "digest": "sha256:" + "0a" * 32},
     "imagePullSecrets": [{"name": "pull"}],
@@ -108,6 +110,9 @@ def values():
     assert ports == ["link", 10360, "rules", "page", "metrics"], ports
     assert container["livenessProbe"]["httpGet"]["port"] == "health", container
     assert [port["name"] for port in service["spec"]["ports"]] == ["link", "rules", "page"]
+    with open(ENROLMENT) as text:
+        rights = [key(one) for one in yaml.safe_load_all(text)]
+    assert len(rights) == 4 and not set(rights) - {key(one) for one in objects}, rights
     # The authority and the tokens are in one namespace wherever the bridge runs.
     elsewhere = rendered(namespace="edge", name="east")
     assert find(elsewhere, "Role")["metadata"]["namespace"] == NAMESPACE

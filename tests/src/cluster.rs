@@ -132,22 +132,34 @@ impl Cluster {
         }
     }
 
-    /// A join token for a node of this name.
+    /// Runs a verb of cloud-bridge that asks this cluster's API; returns standard output.
+    ///
+    /// # Errors
+    /// Its exit code is not 0; the error has both its outputs.
     ///
     /// # Panics
-    /// The bridge gives none.
-    #[must_use]
-    pub fn token(&self, node: &str) -> String {
+    /// It cannot be started.
+    pub fn bridge_verb(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(binary("cloud-bridge"));
-        command.args(["token", "create", node]);
+        command.args(words);
         match &self.real {
             None => command.arg("--state").arg(self.folder.path().join("bridge")),
             Some(kubeconfig) => command.arg("--kubeconfig").arg(kubeconfig),
         };
         let output = command.output().expect("cloud-bridge starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() { Ok(text) } else { Err(text + &String::from_utf8_lossy(&output.stderr)) }
+    }
+
+    /// A join token for a node of this name.
+    ///
+    /// # Panics
+    /// The bridge gives none.
+    #[must_use]
+    pub fn token(&self, node: &str) -> String {
+        let text = self.bridge_verb(&["token", "create", node]).unwrap_or_else(|error| error);
         let token = text.split_whitespace().find(|word| word.starts_with("sampan1."));
-        token.unwrap_or_else(|| panic!("no token in {text}{}", String::from_utf8_lossy(&output.stderr))).to_owned()
+        token.unwrap_or_else(|| panic!("no token in {text}")).to_owned()
     }
 
     /// Joins and starts a node with the busybox image on it, and waits until it is Ready.

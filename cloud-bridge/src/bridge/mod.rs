@@ -7,6 +7,7 @@
 //! | `informers` | the watches that feed `world` |
 //! | `node_informer` | the Node objects: rewritten when another client changed them |
 //! | `node_access` | which nodes may connect |
+//! | `hardware` | to which board the name of a node belongs |
 //! | `sites` | pure: which nodes share a LAN, and what they are told of each other |
 //! | `pod_ranges` | pure: which node's pods have an address |
 //! | `credential` | the certificate that a connection was made with |
@@ -44,6 +45,7 @@ pub mod devices;
 mod discovery;
 mod endpoint_view;
 mod followed;
+mod hardware;
 mod informers;
 mod jobs;
 mod lease;
@@ -101,6 +103,7 @@ use sites::Sites;
 use stream_memory::StreamMemory;
 
 pub use credential::Credential;
+pub use hardware::NameOwner;
 pub(crate) use node_access::is_revoked;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
 pub use reports::{AddressType, KubeletEndpoint, NodeOverrides};
@@ -192,6 +195,23 @@ impl Bridge {
         // What the watch has said is older than this.
         self.shared.node_access.remove(node);
         Ok(from)
+    }
+
+    /// Returns the owner of the name of a node. `hardware` is a digest of the asking board's serial number.
+    ///
+    /// # Errors
+    /// The API does not answer.
+    pub async fn name_owner(&self, node: &str, hardware: &str) -> kube::Result<NameOwner> {
+        hardware::look_up(self.shared.clients.own(), node, hardware).await
+    }
+
+    /// Same as [`name_owner`](Self::name_owner), but gives a free name to this board: its Node object is created.
+    ///
+    /// # Errors
+    /// The API does not answer, or refuses the object.
+    pub async fn take_name(&self, node: &str, hardware: &str) -> kube::Result<NameOwner> {
+        let clients = &self.shared.clients;
+        hardware::take(clients.own(), clients.as_node(node), node, hardware).await
     }
 
     /// Serves a node's connection from `peer` until it ends. `node` has been proven by its certificate. `place` is given

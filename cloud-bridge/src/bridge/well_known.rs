@@ -20,6 +20,9 @@ pub(super) const LAN_ADDRESSES: &str = "sampan.dev/lan-addresses";
 /// says otherwise.
 pub(super) const PEER_ADDRESS: &str = "sampan.dev/peer-address";
 
+/// SHA-256 of the serial number of the board that enrolled under this name.
+pub(super) const HARDWARE: &str = "sampan.dev/hardware";
+
 /// Set while statuses of the node's devices are marked as stale.
 pub(super) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
 

@@ -36,7 +36,7 @@ pub(super) enum Joined {
 
 /// Joins at this process, the oldest first.
 #[derive(Debug, Default)]
-pub struct Answered(VecDeque<(Instant, Said, Joined)>);
+pub(super) struct Answered(VecDeque<(Instant, Said, Joined)>);
 
 impl Answered {
     pub(super) fn keep(&mut self, now: Instant, said: Said, joined: Joined) {

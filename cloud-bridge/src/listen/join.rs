@@ -15,7 +15,6 @@ use super::answered::{Joined, Said};
 use super::context::ListenerContext;
 use super::status::{Refusal, respond};
 use crate::accept::Arrival;
-use crate::pki::PkiError;
 use crate::pki::identity::is_node_name;
 use crate::pki::request::check_node_request;
 use crate::pki::token::{self, TokenError};
@@ -43,7 +42,7 @@ pub(super) async fn answer(
     let join = read(&body.to_bytes())?;
     let csr = STANDARD.decode(&join.csr).map_err(|error| Refusal::bad_request(format!("csr: not base64: {error}")))?;
     // A request that cannot be signed must not cost the token.
-    check_node_request(&join.node, &csr).map_err(of_pki)?;
+    check_node_request(&join.node, &csr)?;
     let said = Said::of(&join.token, &join.node, &join.csr);
     let known = context.answered().find(Instant::now(), said);
     if let Some(Joined::Answered(answer)) = known {
@@ -63,7 +62,7 @@ pub(super) async fn answer(
         .welcome(&join.node)
         .await
         .map_err(|error| Refusal::unavailable(format!("the Node object was not written, join again: {error}")))?;
-    let certificate = context.authority.node_at(&join.node, &csr, from.into()).map_err(of_pki)?;
+    let certificate = context.authority.node_at(&join.node, &csr, from.into())?;
     log::info!("node {} joined", join.node);
     let answer = json!({
         "certificate": STANDARD.encode(&certificate),
@@ -84,16 +83,9 @@ fn read(body: &[u8]) -> Result<Join, Refusal> {
     }
 }
 
-fn of_pki(error: PkiError) -> Refusal {
-    match error {
-        PkiError::Request(_) => Refusal::bad_request(error.to_string()),
-        _ => Refusal::internal(error.to_string()),
-    }
-}
-
 fn of_token(error: TokenError) -> Refusal {
     match &error {
-        TokenError::Malformed => Refusal::bad_request(error.to_string()),
+        TokenError::Malformed(_) => Refusal::bad_request(error.to_string()),
         TokenError::OtherNode(_) => Refusal::forbidden(error.to_string()),
         TokenError::Api { .. } => Refusal::unavailable(error.to_string()),
         TokenError::Random | TokenError::NodeName(_) | TokenError::Ttl | TokenError::NoToken(_) => {

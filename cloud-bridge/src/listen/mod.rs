@@ -1,5 +1,5 @@
-//! The only port that nodes use: TLS, then `POST /v1/join` with a token, or with a certificate `GET /v1/link` and `POST
-//! /v1/identity`, which only checks the certificate; for operators `GET /v1/nodes` and `GET /metrics`; for everyone
+//! The only port that nodes use: TLS, then `POST /v1/join` with a token or `POST /v1/enrol` with a claim token, or with a
+//! certificate `GET /v1/link` and `POST /v1/identity`, which only checks the certificate; for operators `GET /v1/nodes` and `GET /metrics`; for everyone
 //! `GET /livez`, `/healthz` and `/readyz`.
 //!
 //! Owns connections until a session takes over. Must not know the content of a session.
@@ -7,6 +7,7 @@
 mod answered;
 mod connection;
 mod context;
+mod enrol;
 mod gather;
 mod health;
 mod identity;
@@ -14,6 +15,7 @@ mod join;
 mod link;
 pub mod metrics_port;
 mod overview;
+mod rates;
 mod status;
 
 use std::convert::Infallible;
@@ -37,7 +39,6 @@ pub(crate) use overview::{OPERATORS, is_operator};
 use sampan_log::printable::printable;
 use status::Refusal;
 
-pub use answered::Answered;
 pub use context::ListenerContext;
 
 /// Maximum number of nodes in their initial exchange. When ten thousand reconnect at once, this protects those that are
@@ -101,8 +102,15 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
 
 async fn route(request: Request<Incoming>, arrived: &Arrived, holder: Option<&Holder>) -> Response<Full<Bytes>> {
     let (context, arrival) = (&arrived.context, &arrived.arrival);
-    if (request.method(), request.uri().path()) == (&Method::POST, "/v1/join") {
-        return join::answer(request, context, arrival).await.unwrap_or_else(|refusal| refused(arrived, refusal));
+    // These wait for a body: the peer may still make the bridge wait.
+    match (request.method(), request.uri().path()) {
+        (&Method::POST, "/v1/join") => {
+            return join::answer(request, context, arrival).await.unwrap_or_else(|refusal| refused(arrived, refusal));
+        }
+        (&Method::POST, "/v1/enrol") => {
+            return enrol::answer(request, arrived).await.unwrap_or_else(|refusal| refused(arrived, refusal));
+        }
+        _ => {}
     }
     let _work = arrival.work();
     let answer = match (request.method(), request.uri().path()) {
@@ -114,7 +122,8 @@ async fn route(request: Request<Incoming>, arrived: &Arrived, holder: Option<&Ho
         (&Method::GET, "/readyz") => Ok(health::ready(&context.bridge).await),
         (
             _,
-            "/v1/join" | "/v1/link" | "/v1/identity" | "/v1/nodes" | "/metrics" | "/livez" | "/healthz" | "/readyz",
+            "/v1/join" | "/v1/enrol" | "/v1/link" | "/v1/identity" | "/v1/nodes" | "/metrics" | "/livez" | "/healthz"
+            | "/readyz",
         ) => Err(Refusal::method_not_allowed()),
         (_, path) => Err(Refusal::not_found(path)),
     };

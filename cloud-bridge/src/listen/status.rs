@@ -5,6 +5,8 @@ use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use serde_json::json;
 
+use crate::pki::PkiError;
+
 /// Reason of a refusal.
 #[derive(Debug)]
 pub(super) struct Refusal {
@@ -26,6 +28,14 @@ impl Refusal {
         Self { code: StatusCode::FORBIDDEN, reason: "Forbidden", message: message.into() }
     }
 
+    pub(super) fn conflict(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code: StatusCode::CONFLICT, reason, message: message.into() }
+    }
+
+    pub(super) fn too_many_requests(message: impl Into<String>) -> Self {
+        Self { code: StatusCode::TOO_MANY_REQUESTS, reason: "TooManyRequests", message: message.into() }
+    }
+
     /// The API did not answer: a retry may help.
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self { code: StatusCode::SERVICE_UNAVAILABLE, reason: "ServiceUnavailable", message: message.into() }
@@ -37,7 +47,8 @@ impl Refusal {
 
     pub(super) fn not_found(path: &str) -> Self {
         let path: String = path.chars().take(80).collect();
-        let message = format!("there is nothing at {path:?}: nodes join at /v1/join and connect at /v1/link");
+        let message =
+            format!("there is nothing at {path:?}: nodes join at /v1/join or /v1/enrol and connect at /v1/link");
         Self { code: StatusCode::NOT_FOUND, reason: "NotFound", message }
     }
 
@@ -57,6 +68,15 @@ impl Refusal {
             "code": self.code.as_u16(),
         });
         respond(self.code, &body)
+    }
+}
+
+impl From<PkiError> for Refusal {
+    fn from(error: PkiError) -> Self {
+        match error {
+            PkiError::Request(_) => Self::bad_request(error.to_string()),
+            _ => Self::internal(error.to_string()),
+        }
     }
 }
 

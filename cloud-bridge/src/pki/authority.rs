@@ -93,6 +93,11 @@ impl Authority {
         self
     }
 
+    /// Life of certificates of nodes.
+    pub fn node_life(&self) -> Duration {
+        self.node_life
+    }
+
     pub fn certificate(&self) -> &CertificateDer<'static> {
         &self.certificate
     }

@@ -1,9 +1,10 @@
 //! Certificates, keys and join tokens: identities and their proofs.
 //!
-//! Owns the certificate authority, its certificates, the storage of both, and the single-use tokens with which a node
-//! requests its first certificate. Must not know of sessions, watches or HTTP paths.
+//! Owns the certificate authority, its certificates, the storage of both, and the tokens with which a node requests its
+//! first certificate: single-use ones, and claim tokens for many boards. Must not know of sessions, watches or HTTP paths.
 
 pub mod authority;
+pub mod claim;
 pub mod clock;
 pub mod encoding;
 pub mod identity;

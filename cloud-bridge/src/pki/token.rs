@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::identity::is_node_name;
 use super::{NAMESPACE, keep};
 
-pub use text::{Token, TokenError};
+pub use text::{Kind, Token, TokenError};
 
 /// How long a token is good for unless said otherwise.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(3600);

@@ -13,6 +13,7 @@ use crate::flags::{bridge_url, duration, words};
 use crate::info;
 use crate::invitation::Invitation;
 use crate::output::{Structured, print};
+use crate::pki::claim;
 use crate::pki::identity::is_node_name;
 use crate::pki::token::{self, TokenError};
 use crate::reach::Reach;
@@ -71,7 +72,7 @@ pub(super) async fn run(options: Create) -> anyhow::Result<()> {
     for node in &nodes {
         let token = token::create(&client, &about.authority, node, life, now).await?;
         let secret = token.text();
-        let invitation = Invitation { bridges: &bridges, node, token: &secret };
+        let invitation = Invitation { bridges: &bridges, node: Some(node), token: &secret };
         let text = match (&options.file, options.output) {
             (Some(path), _) => {
                 let path = if path.is_dir() { path.join(format!("{node}.join")) } else { path.clone() };
@@ -85,8 +86,8 @@ pub(super) async fn run(options: Create) -> anyhow::Result<()> {
         // At once: a failure at a later one leaves this one usable.
         print(&text)?;
     }
-    if let Err(error) = token::clear_expired(&client, now).await {
-        log::warn!("expired join tokens were not cleared away: {error}");
+    if let Err(error) = claim::clear_expired(&client, now).await {
+        log::warn!("expired tokens were not deleted: {error}");
     }
     Ok(())
 }
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn yaml_documents_of_several_tokens_are_apart() {
         let bridges = ["https://b:1".to_owned()];
-        let invitation = Invitation { bridges: &bridges, node: "pi-1", token: "sampan1.0a.s" };
+        let invitation = Invitation { bridges: &bridges, node: Some("pi-1"), token: "sampan1.0a.s" };
         let text = |form| document(&invitation, "join-a", "2030-01-01T00:00:00Z", form).unwrap();
         assert!(text(Structured::Yaml).starts_with("---\n") && text(Structured::Yaml).ends_with('\n'));
         let read: serde_json::Value = serde_json::from_str(&text(Structured::Json)).unwrap();

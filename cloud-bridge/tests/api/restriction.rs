@@ -334,6 +334,14 @@ async fn its_node_and_lease() {
             "is not allowed to modify annotations of sampan.dev/".into(),
         ),
         (
+            "to which board its name belongs",
+            PATCH,
+            path.clone(),
+            json!({"metadata": {"annotations": {"sampan.dev/hardware": "ab"}}}),
+            403,
+            "is not allowed to modify annotations of sampan.dev/".into(),
+        ),
+        (
             "the same through its status",
             PATCH,
             format!("{path}/status"),

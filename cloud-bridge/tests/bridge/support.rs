@@ -104,6 +104,15 @@ pub async fn tls(
     ca: &CertificateDer<'static>,
     identity: Option<&Identity>,
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    tls_over(TcpStream::connect(address).await?, ca, identity).await
+}
+
+/// Same as [`tls`], over this connection.
+pub async fn tls_over(
+    tcp: TcpStream,
+    ca: &CertificateDer<'static>,
+    identity: Option<&Identity>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(ca.clone()).unwrap();
     let config = ClientConfig::builder().with_root_certificates(roots);
@@ -114,7 +123,6 @@ pub async fn tls(
         }
         None => config.with_no_client_auth(),
     };
-    let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), tcp).await
 }

@@ -33,13 +33,25 @@ pub(super) struct Signed {
 /// # Errors
 /// The kernel gives no random numbers.
 pub(super) fn make(node: &str) -> Result<Signed, Unspecified> {
+    signed(&[name(ORGANIZATION, "system:nodes"), name(COMMON_NAME, &format!("system:node:{node}"))].concat())
+}
+
+/// Makes a key for a board whose name the bridge chooses: the request has no names.
+///
+/// # Errors
+/// The kernel gives no random numbers.
+pub(super) fn make_nameless() -> Result<Signed, Unspecified> {
+    signed(&[])
+}
+
+/// `names` is DER: the elements of the subject.
+fn signed(names: &[u8]) -> Result<Signed, Unspecified> {
     let random = SystemRandom::new();
     let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random)?;
     let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random)?;
-    let names = [name(ORGANIZATION, "system:nodes"), name(COMMON_NAME, &format!("system:node:{node}"))].concat();
     let kind = der(SEQUENCE, &[EC_KEY, P256]);
     let public = der(SEQUENCE, &[&kind, &bits(pair.public_key().as_ref())]);
-    let asked = der(SEQUENCE, &[VERSION, &der(SEQUENCE, &[&names]), &public, NO_ATTRIBUTES]);
+    let asked = der(SEQUENCE, &[VERSION, &der(SEQUENCE, &[names]), &public, NO_ATTRIBUTES]);
     let signature = pair.sign(&random, &asked)?;
     let request = der(SEQUENCE, &[&asked, &der(SEQUENCE, &[ECDSA_SHA256]), &bits(signature.as_ref())]);
     Ok(Signed { key: document.as_ref().to_vec(), request })
@@ -88,6 +100,13 @@ mod tests {
             let pair = rcgen::KeyPair::try_from(key).unwrap();
             assert_eq!(pair.der_bytes(), read.public_key.der_bytes());
         }
+    }
+
+    #[test]
+    fn nameless_request_has_an_empty_subject() {
+        let Signed { request, .. } = make_nameless().unwrap();
+        let read = CertificateSigningRequestParams::from_der(&CertificateSigningRequestDer::from(request)).unwrap();
+        assert_eq!(read.params.distinguished_name.iter().count(), 0);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! The token names the cluster's authority by hash, so that the first connection is already to the right
 //! bridge, and carries a secret that the bridge accepts once, for one node name. The bridge gives the same request the same answer for
 //! a while, so an answer that is lost costs nothing: the key and the request are on the disk before they are sent.
+//!
+//! A claim token is for many boards. The bridge names each by its hardware, and a board may have to wait for an approval: it
+//! sends the same request again until it is answered.
 
 use super::address::BridgeAddress;
 use super::csr::{self, Signed};
@@ -14,27 +17,52 @@ use crate::net::proxy::Proxy;
 use crate::paths::Paths;
 use crate::sys::from_json::from_json;
 use base64::{Engine, engine::general_purpose::STANDARD};
+use edge_protocol::join_token::{CLAIM_SCHEME, NODE_SCHEME};
 use ring::digest::{SHA256, digest};
 use ring::error::Unspecified;
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Timeout for the bridge's answer: it asks the API server first.
 const ANSWER: Duration = Duration::from_secs(30);
+/// Longest wait that a bridge may ask of a board, in seconds.
+const LONGEST_WAIT: u64 = 3600;
 
-/// `sampan1.<sha256 hex of the authority's certificate>.<secret>`; the secret is the bridge's business.
+/// `sampan1.<sha256 hex of the authority's certificate>.<secret>`, or `sampan2.` for a claim token; the secret is the bridge's
+/// business.
 #[derive(Clone)]
 pub struct Token {
     text: String,
     pin: [u8; 32],
+    is_claim: bool,
+}
+
+/// What a board reports about itself to enrol. Texts that it does not know are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hardware {
+    pub serial: String,
+    /// Permanent network addresses, six octets in hex with colons.
+    pub mac: Vec<String>,
+    pub model: String,
+    pub machine_id: String,
+}
+
+/// What a board has become.
+#[derive(Debug)]
+pub struct Enrolled {
+    pub identity: Identity,
+    /// Labels of its Node object, from the claim token.
+    pub labels: BTreeMap<String, String>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    #[error("join token: must look like sampan1.<64 hex digits>.<secret>")]
+    #[error("join token: must look like sampan1.<64 hex digits>.<secret>, or sampan2. for a claim token")]
     Token,
     #[error("no bridge address given")]
     NoBridge,
@@ -52,6 +80,13 @@ pub enum JoinError {
         /// Whether the body has the bridge's form.
         by_bridge: bool,
     },
+    #[error("waiting to become node {node}: kubectl certificate approve {request}")]
+    Waiting {
+        node: String,
+        request: String,
+        /// Until the next attempt.
+        seconds: u64,
+    },
     #[error("{bridge}: bad answer: {problem}")]
     Answer { bridge: BridgeAddress, problem: String },
     #[error("cannot make a key: the kernel gives no random numbers")]
@@ -65,12 +100,27 @@ impl JoinError {
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Token | Self::Refused { status: 401 | 403, by_bridge: true, .. })
     }
+
+    /// Seconds until the next attempt, if the bridge has named them.
+    pub fn retry_seconds(&self) -> Option<u64> {
+        if let Self::Waiting { seconds, .. } = self { Some(*seconds) } else { None }
+    }
+}
+
+/// The device that asks for an identity.
+#[derive(Clone, Copy)]
+enum Who<'a> {
+    Node(&'a str),
+    Board(&'a Hardware),
 }
 
 #[derive(Serialize)]
 struct Request<'a> {
     token: &'a str,
-    node: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hardware: Option<&'a Hardware>,
     csr: String,
 }
 
@@ -79,6 +129,20 @@ struct Answer {
     certificate: String,
     ca: String,
     cluster: String,
+    /// Only for a board.
+    #[serde(default)]
+    node: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// Answer to a board that has to wait.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Pending {
+    request: String,
+    node: String,
+    retry_seconds: u64,
 }
 
 impl Token {
@@ -87,11 +151,18 @@ impl Token {
     pub fn parse(text: &str) -> Result<Self, JoinError> {
         let text = text.trim();
         let mut parts = text.splitn(3, '.');
-        let (Some("sampan1"), Some(hash), Some(secret)) = (parts.next(), parts.next(), parts.next()) else {
+        let (Some(scheme), Some(hash), Some(secret)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(JoinError::Token);
         };
-        let pin = unhex(hash).filter(|_| !secret.is_empty()).ok_or(JoinError::Token)?;
-        Ok(Self { text: text.to_owned(), pin })
+        let is_claim = scheme == CLAIM_SCHEME;
+        let is_token = (is_claim || scheme == NODE_SCHEME) && !secret.is_empty();
+        let pin = unhex(hash).filter(|_| is_token).ok_or(JoinError::Token)?;
+        Ok(Self { text: text.to_owned(), pin, is_claim })
+    }
+
+    /// Whether it is for many boards, which the bridge names.
+    pub fn is_claim(&self) -> bool {
+        self.is_claim
     }
 }
 
@@ -106,25 +177,60 @@ pub async fn join(
     node: &str,
     proxy: &Proxy,
 ) -> Result<Identity, JoinError> {
+    Ok(exchange(paths, token, bridges, Who::Node(node), proxy).await?.identity)
+}
+
+/// Same as [`join`], with a claim token: the bridge names this board by its hardware. One attempt; the next one sends the
+/// same request.
+///
+/// # Errors
+/// [`JoinError::Waiting`] until the request is approved, or the error of the last bridge that was tried.
+pub async fn enrol(
+    paths: &Paths,
+    token: &Token,
+    bridges: &[BridgeAddress],
+    hardware: &Hardware,
+    proxy: &Proxy,
+) -> Result<Enrolled, JoinError> {
+    exchange(paths, token, bridges, Who::Board(hardware), proxy).await
+}
+
+async fn exchange(
+    paths: &Paths,
+    token: &Token,
+    bridges: &[BridgeAddress],
+    who: Who<'_>,
+    proxy: &Proxy,
+) -> Result<Enrolled, JoinError> {
+    let (path, node, hardware) = match who {
+        Who::Node(node) => ("/v1/join", Some(node), None),
+        Who::Board(hardware) => ("/v1/enrol", None, Some(hardware)),
+    };
     let Attempt { key, csr, .. } = attempt(paths, token, node)?;
     // No time was ever stored on a node that joins: the build's time is the floor.
     let tls = Arc::new(pinned_config(token.pin, Time::default())?);
-    // Three strings: serializing them cannot fail.
-    let body = serde_json::to_vec(&Request { token: &token.text, node, csr }).expect("strings are plain data");
+    // Texts: serializing them cannot fail.
+    let body = serde_json::to_vec(&Request { token: &token.text, node, hardware, csr }).expect("plain data");
     let mut failure = JoinError::NoBridge;
     for bridge in bridges {
         let exchange = async {
             let broken = |source| JoinError::Exchange { bridge: bridge.clone(), source };
-            accept(bridge, token, &http::ask(bridge, proxy, &tls, ("/v1/join", &body), ANSWER, broken).await?)
+            accept(bridge, token, &http::ask(bridge, proxy, &tls, (path, &body), ANSWER, broken).await?)
         };
         match exchange.await {
-            Ok((certificate, ca, cluster)) => {
-                let identity = Identity::new(node.to_owned(), cluster, bridges.to_vec(), &certificate, &ca, &key);
+            Ok(Accepted { certificate, ca, answer }) => {
+                let node = node.map_or(answer.node, str::to_owned);
+                if node.is_empty() {
+                    let problem = "node is empty".to_owned();
+                    return Err(JoinError::Answer { bridge: bridge.clone(), problem });
+                }
+                let identity = Identity::new(node, answer.cluster, bridges.to_vec(), &certificate, &ca, &key);
                 // Checked now rather than at every dial: a malformed certificate, or one for another key.
                 node_config(&identity, Time::default())?;
-                return Ok(identity);
+                return Ok(Enrolled { identity, labels: answer.labels });
             }
-            Err(error) if error.is_final() => return Err(error),
+            // The request waits at all bridges, because they share an API.
+            Err(error) if error.is_final() || error.retry_seconds().is_some() => return Err(error),
             Err(error) => failure = error,
         }
     }
@@ -134,7 +240,7 @@ pub async fn join(
 /// One try to join, as it is kept until it has succeeded.
 #[derive(Serialize, Deserialize)]
 struct Attempt {
-    /// Digest of token and node name.
+    /// Digest of token and node name, which is empty with a claim token.
     of: String,
     /// PKCS#8, DER.
     key: Vec<u8>,
@@ -143,20 +249,26 @@ struct Attempt {
 }
 
 /// The attempt with this token that is on the disk, or a new one, which is there then.
-fn attempt(paths: &Paths, token: &Token, node: &str) -> Result<Attempt, JoinError> {
-    let of = STANDARD.encode(digest(&SHA256, format!("{}\n{node}", token.text).as_bytes()));
+fn attempt(paths: &Paths, token: &Token, node: Option<&str>) -> Result<Attempt, JoinError> {
+    let name = node.unwrap_or_default();
+    let of = STANDARD.encode(digest(&SHA256, format!("{}\n{name}", token.text).as_bytes()));
     let kept = load_attempt(paths).and_then(|text| from_json::<Attempt>(&text).ok());
     if let Some(kept) = kept.filter(|kept| kept.of == of) {
         return Ok(kept);
     }
-    let Signed { key, request } = csr::make(node)?;
+    let Signed { key, request } = node.map_or_else(csr::make_nameless, csr::make)?;
     let attempt = Attempt { of, key, csr: STANDARD.encode(request) };
     // Texts and bytes: serializing them cannot fail.
     save_attempt(paths, &serde_json::to_vec(&attempt).expect("plain data"))?;
     Ok(attempt)
 }
 
-type Accepted = (CertificateDer<'static>, CertificateDer<'static>, String);
+/// An answer whose certificates were read.
+struct Accepted {
+    certificate: CertificateDer<'static>,
+    ca: CertificateDer<'static>,
+    answer: Answer,
+}
 
 fn accept(bridge: &BridgeAddress, token: &Token, response: &http::Response) -> Result<Accepted, JoinError> {
     if !(200..300).contains(&response.status) {
@@ -165,6 +277,11 @@ fn accept(bridge: &BridgeAddress, token: &Token, response: &http::Response) -> R
         return Err(JoinError::Refused { bridge: bridge.clone(), status: response.status, message, by_bridge });
     }
     let bad = |problem: String| JoinError::Answer { bridge: bridge.clone(), problem };
+    if response.status == 202 {
+        let pending: Pending = from_json(&response.body).map_err(|e| bad(e.to_string()))?;
+        let Pending { request, node, retry_seconds } = pending;
+        return Err(JoinError::Waiting { node, request, seconds: retry_seconds.clamp(1, LONGEST_WAIT) });
+    }
     let answer: Answer = from_json(&response.body).map_err(|e| bad(e.to_string()))?;
     let der = |field: &str, text: &str| {
         STANDARD.decode(text).map(CertificateDer::from).map_err(|e| bad(format!("{field} is not base64: {e}")))
@@ -177,7 +294,7 @@ fn accept(bridge: &BridgeAddress, token: &Token, response: &http::Response) -> R
     if answer.cluster.is_empty() {
         return Err(bad("cluster is empty".into()));
     }
-    Ok((certificate, ca, answer.cluster))
+    Ok(Accepted { certificate, ca, answer })
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {
@@ -202,7 +319,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temp dir");
         let paths = Paths::new(folder.path());
         let token = |secret: &str| Token::parse(&format!("sampan1.{}.{secret}", "0a".repeat(32))).expect("a token");
-        let csr = |token: &Token, node: &str| attempt(&paths, token, node).expect("made").csr;
+        let csr = |token: &Token, node: &str| attempt(&paths, token, Some(node)).expect("made").csr;
         let first = csr(&token("a"), "n");
         assert_eq!(csr(&token("a"), "n"), first, "after a power cut, too");
         assert_ne!(csr(&token("a"), "m"), first);
@@ -217,7 +334,7 @@ mod tests {
         let token = Token::parse(&format!("sampan1.{}.x", "0a".repeat(32))).expect("a token");
         let said = |status: u16, body: String| {
             let response = http::Response { status, body: body.into_bytes() };
-            accept(&bridge, &token, &response).expect_err("refused").is_final()
+            accept(&bridge, &token, &response).err().expect("refused").is_final()
         };
         let own = |code: u16| format!("{{\"kind\":\"Status\",\"code\":{code},\"message\":\"used\"}}");
         assert!(said(401, own(401)) && said(403, own(403)));
@@ -225,6 +342,30 @@ mod tests {
             assert!(!said(status, own(status)), "{status}");
         }
         assert!(!said(403, "<html>log in to the network</html>".into()) && !said(401, own(503)));
+    }
+
+    #[test]
+    fn board_waits_as_long_as_the_bridge_says() {
+        let token = Token::parse(&format!("sampan2.{}.x", "0a".repeat(32))).expect("a claim token");
+        let answer = |seconds: u64| {
+            let body = format!(r#"{{"request":"enrol-1","node":"gw-1","retrySeconds":{seconds}}}"#);
+            let response = http::Response { status: 202, body: body.into_bytes() };
+            accept(&"https://b:1".parse().expect("an address"), &token, &response).err().expect("it waits")
+        };
+        let waits = answer(30);
+        assert!(token.is_claim() && !waits.is_final() && waits.retry_seconds() == Some(30));
+        assert_eq!(waits.to_string(), "waiting to become node gw-1: kubectl certificate approve enrol-1");
+        assert_eq!((answer(0).retry_seconds(), answer(u64::MAX).retry_seconds()), (Some(1), Some(LONGEST_WAIT)));
+    }
+
+    #[test]
+    fn board_asks_again_with_the_same_request() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let paths = Paths::new(folder.path());
+        let token = Token::parse(&format!("sampan2.{}.x", "0a".repeat(32))).expect("a claim token");
+        let csr = || attempt(&paths, &token, None).expect("made").csr;
+        let first = csr();
+        assert_eq!(csr(), first, "after a power cut, too");
     }
 
     #[test]

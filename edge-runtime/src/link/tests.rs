@@ -5,7 +5,7 @@ mod proxy;
 mod server;
 
 use super::identity::Identity;
-use super::join::{JoinError, Token, join};
+use super::join::{Hardware, JoinError, Token, enrol, join};
 use super::*;
 use crate::net::proxy::Proxy;
 use crate::paths::Paths;
@@ -259,6 +259,22 @@ fn refusals_and_foreign_bridges_delete_nothing() {
         assert!(lost.until("disconnected").await.contains("tls handshake"));
         assert_eq!(node.held.len(), 1);
         assert!(!node.log.iter().chain(&lost.log).any(|l| l == "changes"));
+    });
+}
+
+#[test]
+fn board_enrols_when_it_is_approved() {
+    run(|ex| async move {
+        let authority = Authority::new();
+        let server = Server::start(&ex, &authority).await;
+        let token = Token::parse(&authority.token("good").replace("sampan1", "sampan2")).expect("token");
+        let folder = tempfile::tempdir().expect("temp dir");
+        let (paths, bridges, direct) = (Paths::new(folder.path()), [server.address()], Proxy::default());
+        let board = |serial: &str| Hardware { serial: serial.into(), ..Hardware::default() };
+        let waits = enrol(&paths, &token, &bridges, &board("unapproved"), &direct).await.expect_err("it waits");
+        assert_eq!(waits.retry_seconds(), Some(30), "{waits}");
+        let enrolled = enrol(&paths, &token, &bridges, &board("1"), &direct).await.expect("enrolled");
+        assert_eq!((enrolled.identity.node.as_str(), enrolled.labels["a"].as_str()), ("gw-1", "b"));
     });
 }
 

@@ -49,10 +49,11 @@ pub(crate) fn restrict_create(ctx: &Attributes<'_>, store: &Store, value: &Value
 /// Prevents a node from changing the annotations that bridges and administrators set on its Node object, such as
 /// whether it may connect and how long its pods stay; Kubernetes has no such rule. The exceptions (`TOLD`) are written
 /// by the bridge in the node's name: the node's newest connection, a mark that its devices' statuses are stale and,
-/// when it joins, the start of its certificates' validity.
+/// when it joins, the start of its certificates' validity and the hardware to which its name belongs.
 fn own_annotations(ctx: &Attributes<'_>, node: &str, new: &Value, old: Option<&Value>) -> ApiResult<()> {
     const DOMAIN: &str = "sampan.dev/";
-    const TOLD: [&str; 3] = ["sampan.dev/session", "sampan.dev/devices-stale", "sampan.dev/certificates-from"];
+    const TOLD: [&str; 4] =
+        ["sampan.dev/session", "sampan.dev/devices-stale", "sampan.dev/certificates-from", "sampan.dev/hardware"];
     let told = if old.is_none() { &TOLD[..] } else { &TOLD[..2] };
     let ours = |value: &'_ Value| -> BTreeMap<String, Value> {
         let entries = value.as_object().into_iter().flatten();

@@ -1,6 +1,6 @@
-//! Objects that must not return with a copy: deleted Nodes, whose certificates would be valid again, and used join
-//! tokens. They are in a file beside the state file that only grows: a line for each, on the disk before the deletion
-//! is.
+//! Objects that must not return with a copy: deleted Nodes, whose certificates would be valid again, used join tokens and
+//! deleted claim tokens. They are in a file beside the state file that only grows: a line for each, on the disk before the
+//! deletion is.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -15,12 +15,12 @@ use super::stored::Stored;
 use apimachinery::key::ObjectKey;
 use apimachinery::meta;
 
-/// The type of the Secrets of join tokens (`pki::token` of the bridge).
-const JOIN_TOKEN: &str = "sampan.dev/join-token";
+/// Types of the Secrets of join tokens and claim tokens (`pki::token` and `pki::claim` of the bridge).
+const TOKENS: [&str; 2] = ["sampan.dev/join-token", "sampan.dev/claim-token"];
 
 /// Whether a deletion of this object is final.
 pub(super) fn is_final(storage: &str, object: &Stored) -> bool {
-    storage == "nodes" || (storage == "secrets" && object.value()["type"] == JOIN_TOKEN)
+    storage == "nodes" || (storage == "secrets" && TOKENS.iter().any(|kind| object.value()["type"] == *kind))
 }
 
 /// Path of the file.

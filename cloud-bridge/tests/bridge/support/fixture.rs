@@ -1,7 +1,7 @@
 //! A bridge in this process, on the API of TEST_KUBECONFIG, otherwise on the embedded one.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use apimachinery::user::UserInfo;
@@ -199,8 +199,7 @@ impl TestBridge {
         let tls = tls::link_config(&authority, &serving).unwrap();
         let bridge = Bridge::start(clients, id, settings);
         let (ca, fingerprint) = (authority.certificate().clone(), authority.fingerprint());
-        let context =
-            ListenerContext { bridge: bridge.clone(), authority, client: client.clone(), answered: Mutex::default() };
+        let context = ListenerContext::new(bridge.clone(), authority, client.clone());
         let task = tokio::spawn(listen::accept(listener, tls, Arc::new(context), Gate::new()));
         Self { bridge, address, ca, fingerprint, task }
     }

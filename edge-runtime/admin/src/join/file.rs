@@ -35,6 +35,8 @@ pub(crate) enum FileError {
     Line { line: usize, why: String },
     #[error("it lacks a line `{0}: ...`; cloud-bridge token create --file makes one that has all")]
     Lacks(&'static str),
+    #[error("it has a line `node: ...`, but the bridge names the boards of a claim token: remove the line")]
+    Named,
 }
 
 /// The first that is there.
@@ -84,7 +86,11 @@ fn parse(text: &str) -> Result<JoinFile, FileError> {
     if bridges.is_empty() {
         return Err(FileError::Lacks("bridge"));
     }
-    let node = node.or(its_node).ok_or(FileError::Lacks("node"))?;
+    let node = match (token.is_claim(), node) {
+        (true, Some(_)) => return Err(FileError::Named),
+        (true, None) => None,
+        (false, node) => Some(node.or(its_node).ok_or(FileError::Lacks("node"))?),
+    };
     Ok(JoinFile { wanted: Wanted { bridges, node, token, labels: given, proxy } })
 }
 
@@ -108,7 +114,7 @@ fn write_failed(place: &Path, why: &str, rest: &str) -> io::Result<()> {
     for line in why.lines() {
         writeln!(file, "# This device did not join: {line}")?;
     }
-    writeln!(file, "# A token is good once and for a while: cloud-bridge token create makes another.")?;
+    writeln!(file, "# Make another token with cloud-bridge token create, or token claim for many boards.")?;
     writeln!(file, "# To try this file again, rename it to edge-runtime.join.")?;
     file.write_all(rest.trim_start_matches('\u{feff}').as_bytes())?;
     file.sync_all()
@@ -158,7 +164,7 @@ mod tests {
         assert!(!place.exists());
         fs::rename(folder.path().join(FAILED), &place).unwrap();
         assert!(fs::read_to_string(&place).unwrap().starts_with("# This device did not join: refused (401):\n# "));
-        assert_eq!(read(&place).map_err(|error| error.to_string()).unwrap().wanted.node, "n");
+        assert_eq!(read(&place).map_err(|error| error.to_string()).unwrap().wanted.node.as_deref(), Some("n"));
     }
 
     #[test]
@@ -172,7 +178,7 @@ mod tests {
             wanted.bridges.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["https://b:7443", "https://[::1]:7443"]
         );
-        assert_eq!((wanted.node.as_str(), wanted.labels["a/b"].as_str()), ("edge-1", "c"));
+        assert_eq!((wanted.node.as_deref(), wanted.labels["a/b"].as_str()), (Some("edge-1"), "c"));
         assert_eq!(wanted.proxy.map(|proxy| proxy.url.authority()), Some("proxy.lan:3128".to_owned()));
     }
 
@@ -198,9 +204,19 @@ mod tests {
         let text = format!("token: {}\n", join_token::with_place(&token(), &place));
         let read = |text: &str| parse(text).map_err(|error| error.to_string()).unwrap().wanted;
         let wanted = read(&text);
-        assert_eq!((wanted.node.as_str(), wanted.bridges[0].to_string().as_str()), ("edge-1", "https://b:7443"));
+        assert_eq!(
+            (wanted.node.as_deref(), wanted.bridges[0].to_string().as_str()),
+            (Some("edge-1"), "https://b:7443")
+        );
         let wanted = read(&format!("{text}bridge: https://c:1\n"));
         assert_eq!(wanted.bridges.iter().map(ToString::to_string).collect::<Vec<_>>(), ["https://c:1"]);
+    }
+
+    #[test]
+    fn claim_token_leaves_the_name_to_the_bridge() {
+        let text = format!("bridge: https://b:1\ntoken: {}\n", token().replace("sampan1", "sampan2"));
+        assert_eq!(parse(&text).map_err(|error| error.to_string()).unwrap().wanted.node, None);
+        assert!(wrong(&format!("{text}node: n\n")).contains("remove the line"));
     }
 
     #[test]

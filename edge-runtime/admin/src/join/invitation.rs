@@ -1,10 +1,11 @@
-//! What `cloud-bridge token create` prints in one word: a token, and the node and bridges that it is for. Pure.
+//! What `cloud-bridge token create` and `claim` print in one word: a token, and the node and bridges that it is for. Pure.
 
 use edge_protocol::join_token::{self, DamagedPlace};
 use edge_runtime::link::address::{AddressError, BridgeAddress};
 use edge_runtime::link::join::{JoinError, Token};
 
-/// A token that was read. One of an older bridge, or without its place, names no node and no bridges.
+/// A token that was read. One of an older bridge, or without its place, names no node and no bridges. A claim token names no
+/// node.
 pub(crate) struct Invitation {
     pub(crate) token: Token,
     pub(crate) node: Option<String>,
@@ -28,7 +29,8 @@ impl Invitation {
         let token = Token::parse(token)?;
         let Some(place) = place else { return Ok(Self { token, node: None, bridges: Vec::new() }) };
         let bridges = place.bridges.iter().map(|bridge| bridge.parse()).collect::<Result<_, _>>()?;
-        Ok(Self { token, node: Some(place.node), bridges })
+        let node = (!token.is_claim()).then_some(place.node);
+        Ok(Self { token, node, bridges })
     }
 }
 
@@ -57,6 +59,15 @@ mod tests {
         assert_eq!(read.bridges.iter().map(ToString::to_string).collect::<Vec<_>>(), ["https://b:7443"]);
         let old = Invitation::parse(&token()).map_err(|error| error.to_string()).unwrap();
         assert!(old.node.is_none() && old.bridges.is_empty());
+    }
+
+    #[test]
+    fn claim_token_names_bridges_alone() {
+        let token = token().replace("sampan1", "sampan2");
+        let place = Place { node: join_token::NO_NODE.into(), bridges: vec!["https://b:7443".into()] };
+        let read =
+            Invitation::parse(&join_token::with_place(&token, &place)).map_err(|error| error.to_string()).unwrap();
+        assert!(read.token.is_claim() && read.node.is_none() && read.bridges.len() == 1);
     }
 
     #[test]

@@ -2,18 +2,13 @@
 //! computer, and the board is a node when it has found its bridge. A unit runs it at boot.
 
 use std::path::Path;
-use std::time::Duration;
 
 use edge_runtime::cli::CliError;
 use edge_runtime::cli::verb::{Given, Operands, Verb};
-use edge_runtime::paths::Paths;
 
-use crate::join::file::{self, JoinFile};
+use crate::join::file;
 use crate::join::service::Service;
-use crate::join::{BecomeError, Joined, become_node};
-
-/// Seconds between tries: a network that comes up is there within seconds, one that has to be plugged in is not.
-const PAUSES: [u64; 5] = [1, 2, 5, 10, 30];
+use crate::join::until_joined;
 
 pub(super) const VERB: Verb = Verb {
     name: "first-boot",
@@ -37,14 +32,14 @@ fn run(given: Given) -> Result<(), CliError> {
             return Err(CliError::Failed(format!("{}: {why}", place.display())));
         }
     };
-    let joined = match try_until_done(&paths, &said) {
+    let joined = match until_joined(&paths, &said.wanted, |why| log::warn!("{why}; trying again")) {
         Ok(joined) => joined,
         Err(error) => {
             file::set_aside(&place, &error.to_string())?;
             return Err(error.into());
         }
     };
-    let node = &said.wanted.node;
+    let node = &joined.node;
     match joined.refused {
         None => log::info!("joined cluster {} as node {node}", joined.cluster),
         Some(why) => {
@@ -58,21 +53,4 @@ fn run(given: Given) -> Result<(), CliError> {
         service.enable_and_start(joined.restart)?;
     }
     Ok(())
-}
-
-/// Until it has joined, or never will.
-fn try_until_done(paths: &Paths, said: &JoinFile) -> Result<Joined, BecomeError> {
-    let mut pauses = PAUSES.iter().copied();
-    let mut last = String::new();
-    loop {
-        let error = match become_node(paths, &said.wanted) {
-            Err(error) if !error.is_final() => error.to_string(),
-            done => return done,
-        };
-        if error != last {
-            log::warn!("{error}; trying again");
-            last = error;
-        }
-        std::thread::sleep(Duration::from_secs(pauses.next().unwrap_or(PAUSES[PAUSES.len() - 1])));
-    }
 }

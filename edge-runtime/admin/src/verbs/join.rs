@@ -1,5 +1,5 @@
-//! `edge-runtime join`: become a node of a cluster with a single-use token; where this program was installed as a service,
-//! also start it and wait until it is up. A second run changes nothing.
+//! `edge-runtime join`: become a node of a cluster with a single-use token, or with a claim token wait for the approval; where
+//! this program was installed as a service, also start it and wait until it is up. A second run changes nothing.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use crate::join::invitation::Invitation;
 use crate::join::proxy::Named;
 use crate::join::ready;
 use crate::join::service::Service;
-use crate::join::{Wanted, become_node};
+use crate::join::{Wanted, become_node, until_joined};
 
 /// Until the node is up: an emulated board takes some ten seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) const VERB: Verb = Verb {
     name: "join",
-    about: "Become a node of a cluster with a single-use token",
+    about: "Become a node of a cluster with a join token or a claim token",
     operands: Operands::Words("[TOKEN|-]"),
     flags: &[
         Flag::value("token-file", "FILE", "read the token from a file, or from standard input with -"),
@@ -60,8 +60,12 @@ fn run(given: Given) -> Result<(), CliError> {
     if service.is_some() && !given.has("no-checks") {
         checks(&paths, &wanted)?;
     }
-    let joined = become_node(&paths, &wanted)?;
-    let node = &wanted.node;
+    let joined = match wanted.node {
+        Some(_) => become_node(&paths, &wanted)?,
+        // Without standard error there is still the result.
+        None => until_joined(&paths, &wanted, |why| drop(writeln!(std::io::stderr(), "{why}")))?,
+    };
+    let node = &joined.node;
     let Some(service) = service else {
         if let Some(why) = joined.refused {
             return Err(why.into());
@@ -115,7 +119,13 @@ fn wanted(given: &Given) -> Result<Wanted, CliError> {
         return Err(CliError::Usage("this token does not name its bridge: add --bridge https://HOST:PORT".into()));
     }
     let no_node = || CliError::Usage("this token does not name its node: add --node, the name it was made for".into());
-    let node = given.one("node")?.or(node).ok_or_else(no_node)?;
+    let node = match (token.is_claim(), given.one::<String>("node")?) {
+        (true, Some(_)) => {
+            return Err(CliError::Usage("the bridge names the boards of a claim token: leave --node out".into()));
+        }
+        (true, None) => None,
+        (false, named) => Some(named.or(node).ok_or_else(no_node)?),
+    };
     let labels =
         given.all::<String>("label")?.iter().map(|text| crate::join::labels::parse(text)).collect::<Result<_, _>>();
     let labels = labels.map_err(|why| CliError::Usage(format!("--label {why}")))?;
@@ -203,7 +213,7 @@ mod tests {
         let token = with_place(&old, &place);
         let read = |words: &[&str]| {
             let wanted = wanted_of(words).unwrap();
-            (wanted.node, wanted.bridges.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+            (wanted.node.unwrap(), wanted.bridges.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
         };
         assert_eq!(read(&[&token]), ("edge-1".into(), "https://b:7443".into()));
         assert_eq!(read(&["--token", &token, "--node", "n"]), ("n".into(), "https://b:7443".into()));
@@ -213,6 +223,14 @@ mod tests {
         let file = folder.path().join("token");
         std::fs::write(&file, format!("{token}\n")).unwrap();
         assert_eq!(read(&["--token-file", file.to_str().unwrap()]), ("edge-1".into(), "https://b:7443".into()));
+    }
+
+    #[test]
+    fn claim_token_takes_no_name() {
+        let token = format!("sampan2.{}.secret", "0a".repeat(32));
+        let words = [token.as_str(), "--bridge", "https://b:1"];
+        assert_eq!(wanted_of(&words).unwrap().node, None);
+        assert!(wanted_of(&[&words[..], &["--node", "n"]].concat()).err().unwrap().contains("leave --node out"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A bridge in small: TLS with client certificates, `/v1/join`, `/v1/link` with a real `BridgeSession`.
+//! A bridge in small: TLS with client certificates, `/v1/join`, `/v1/enrol`, `/v1/link` with a real `BridgeSession`.
 
 use super::super::address::BridgeAddress;
 use super::super::dial::websocket_config;
@@ -358,12 +358,18 @@ impl Inner {
             }
         };
         let field = |name: &str| request[name].as_str().expect("a text").to_owned();
-        let (status, answer) = if field("token").ends_with(".good") {
+        let serial = request["hardware"]["serial"].as_str().unwrap_or_default();
+        let (status, answer) = if serial == "unapproved" {
+            let answer = serde_json::json!({"request": "enrol-1", "node": "gw-unapproved", "retrySeconds": 30});
+            ("202 Accepted", answer)
+        } else if field("token").ends_with(".good") {
             let signed = self.authority.renew(STANDARD.decode(field("csr")).expect("base64"));
             let answer = serde_json::json!({
                 "certificate": STANDARD.encode(signed),
                 "ca": STANDARD.encode(&self.authority.certificate),
                 "cluster": "cluster-1",
+                "node": format!("gw-{serial}"),
+                "labels": {"a": "b"},
             });
             ("200 OK", answer)
         } else {

@@ -123,6 +123,9 @@ fn deleted_nodes_and_used_tokens_do_not_come_back() {
     let node = store.write("nodes", object("edge-1", "1"), None, None).unwrap();
     store.write("nodes", object("edge-2", "1"), None, None).unwrap();
     let token = store.write("secrets", token, None, None).unwrap();
+    let mut claim = object("claim-1", "1");
+    claim.set("type", "sampan.dev/claim-token".into());
+    let claim = store.write("secrets", claim, None, None).unwrap();
     let other = store.write("secrets", object("other", "1"), None, None).unwrap();
     store.tick();
     let began = Instant::now();
@@ -130,7 +133,7 @@ fn deleted_nodes_and_used_tokens_do_not_come_back() {
         assert!(began.elapsed() < Duration::from_secs(30), "no copy");
         std::thread::sleep(Duration::from_millis(5));
     }
-    for (storage, gone) in [("nodes", &node), ("secrets", &token), ("secrets", &other)] {
+    for (storage, gone) in [("nodes", &node), ("secrets", &token), ("secrets", &claim), ("secrets", &other)] {
         store.delete(storage, gone).unwrap();
     }
     let mut again = object("edge-1", "2");

@@ -1,0 +1,325 @@
+//! Claim tokens: `sampan2.<sha256 hex of the authority's certificate>.<random secret>`. One is on the card image of many
+//! boards, and each board requests its own certificate with it.
+//!
+//! Only a hash of the secret is kept, as a Secret object in [`NAMESPACE`]; deleting the object ends the token at once,
+//! because each request looks it up. The object also lists the requests that were made with the token, so all bridges
+//! count the same uses, and a board that asks again is counted once. It is written with a resourceVersion precondition.
+
+mod name;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client};
+use serde::Serialize;
+use serde_json::json;
+
+use super::token::{self, Kind, Token, TokenError, shown};
+use super::{NAMESPACE, keep};
+
+pub use name::{Hardware, Pattern};
+
+/// Lifetime of a claim token unless another is given.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 86_400);
+/// Maximum lifetime.
+pub const MAX_TTL: Duration = Duration::from_secs(365 * 86_400);
+/// Maximum number of uses: 17 bytes each in the Secret object, which is read for each request.
+pub const MAX_USES: usize = 5000;
+
+const SECRET_TYPE: &str = "sampan.dev/claim-token";
+const LABEL: &str = "sampan.dev/claim-token";
+/// Attempts to write a use while other bridges do the same.
+const ATTEMPTS: usize = 10;
+
+/// Why a claim token was not made or not taken. The texts are for the person at the board.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    #[error(transparent)]
+    Text(#[from] TokenError),
+    #[error("a claim token lives between 1 second and 365 days")]
+    Ttl,
+    #[error("a claim token has between 1 and {MAX_USES} uses")]
+    Uses,
+    #[error("the claim token is not known: it was deleted")]
+    Unknown,
+    #[error("the claim token expired at {0}")]
+    Expired(Timestamp),
+    #[error("the claim token is used up: it was for {0} boards")]
+    UsedUp(usize),
+    #[error("there is no claim token {0:?}: see cloud-bridge token list")]
+    NoToken(String),
+    #[error("the uses of the claim token change all the time: ask again")]
+    Contended,
+    #[error("secret {NAMESPACE}/{name}: {source}")]
+    Api { name: String, source: Box<kube::Error> },
+}
+
+/// What is chosen for a claim token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    pub pattern: Pattern,
+    /// Number of boards.
+    pub uses: usize,
+    /// Whether the bridge approves requests of new names itself.
+    pub auto: bool,
+    /// Labels of the boards' Nodes.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// A claim token as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Name of its Secret object.
+    pub name: String,
+    pub terms: Terms,
+    pub expires: Timestamp,
+    hash: String,
+    /// Ids of requests.
+    used: BTreeSet<String>,
+}
+
+impl Claim {
+    /// `None` for a Secret of another kind, or a damaged one.
+    fn of(secret: &Secret) -> Option<Self> {
+        let field = |name: &str| {
+            let bytes = secret.data.as_ref()?.get(name)?;
+            str::from_utf8(&bytes.0).ok()
+        };
+        if secret.type_.as_deref() != Some(SECRET_TYPE) {
+            return None;
+        }
+        let labels = field("labels")?.lines().filter_map(|line| line.split_once('='));
+        let terms = Terms {
+            pattern: field("namePattern")?.parse().ok()?,
+            uses: field("uses")?.parse().ok()?,
+            auto: field("approve")? == "auto",
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        };
+        Some(Self {
+            name: secret.metadata.name.clone()?,
+            terms,
+            expires: field("expires")?.parse().ok()?,
+            hash: field("hash")?.to_owned(),
+            used: field("used")?.lines().map(str::to_owned).collect(),
+        })
+    }
+
+    fn data(&self) -> BTreeMap<String, ByteString> {
+        let terms = &self.terms;
+        let labels: String = terms.labels.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+        let fields = [
+            ("hash", self.hash.clone()),
+            ("namePattern", terms.pattern.as_str().to_owned()),
+            ("expires", self.expires.to_string()),
+            ("uses", terms.uses.to_string()),
+            ("used", lines(&self.used)),
+            ("approve", if terms.auto { "auto" } else { "manual" }.to_owned()),
+            ("labels", labels),
+        ];
+        fields.into_iter().map(|(name, value)| (name.to_owned(), ByteString(value.into_bytes()))).collect()
+    }
+
+    /// Whether this is the token's secret, and the token has not expired.
+    fn check(&self, token: &Token, now: Timestamp) -> Result<(), ClaimError> {
+        // A digest of a random secret: the time of a comparison reveals nothing.
+        if self.hash != token.digest("hash") {
+            return Err(ClaimError::Unknown);
+        }
+        if now >= self.expires { Err(ClaimError::Expired(self.expires)) } else { Ok(()) }
+    }
+
+    /// Whether this request has used the token already.
+    pub fn has_counted(&self, request: &str) -> bool {
+        self.used.contains(request)
+    }
+
+    /// Adds a use; false if this request is counted already.
+    fn add(&mut self, request: &str) -> Result<bool, ClaimError> {
+        if self.has_counted(request) {
+            return Ok(false);
+        }
+        if self.used.len() >= self.terms.uses {
+            return Err(ClaimError::UsedUp(self.terms.uses));
+        }
+        Ok(self.used.insert(request.to_owned()))
+    }
+}
+
+fn lines(all: &BTreeSet<String>) -> String {
+    all.iter().map(|one| format!("{one}\n")).collect()
+}
+
+/// Makes a claim token and keeps its hash.
+///
+/// # Errors
+/// The terms are out of their bounds, or the API does not answer or refuses.
+pub async fn create(
+    client: &Client,
+    authority: &str,
+    terms: Terms,
+    ttl: Duration,
+    now: Timestamp,
+) -> Result<Token, ClaimError> {
+    if ttl < Duration::from_secs(1) || ttl > MAX_TTL {
+        return Err(ClaimError::Ttl);
+    }
+    if terms.uses == 0 || terms.uses > MAX_USES {
+        return Err(ClaimError::Uses);
+    }
+    let made = Token::random_of(Kind::Claim, authority)?;
+    let (name, hash) = (made.name(), made.digest("hash"));
+    keep::ensure_namespace(client).await.map_err(failed(&name))?;
+    let claim = Claim { name, terms, expires: now + ttl, hash, used: BTreeSet::new() };
+    let secret = Secret {
+        metadata: ObjectMeta {
+            name: Some(claim.name.clone()),
+            labels: Some([(LABEL.to_owned(), "true".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        type_: Some(SECRET_TYPE.to_owned()),
+        data: Some(claim.data()),
+        ..Secret::default()
+    };
+    secrets(client).create(&PostParams::default(), &secret).await.map_err(failed(&claim.name))?;
+    Ok(made)
+}
+
+/// Looks a token up by its text. Counts no use.
+///
+/// # Errors
+/// It is not a claim token of this authority, was deleted or has expired, or the API does not answer.
+pub async fn find(client: &Client, authority: &str, text: &str, now: Timestamp) -> Result<Claim, ClaimError> {
+    let token = Token::parse_of(Kind::Claim, text)?;
+    if token.authority != authority {
+        return Err(TokenError::OtherAuthority.into());
+    }
+    let name = token.name();
+    let secret = secrets(client).get_opt(&name).await.map_err(failed(&name))?;
+    let claim = secret.as_ref().and_then(Claim::of).ok_or(ClaimError::Unknown)?;
+    claim.check(&token, now)?;
+    Ok(claim)
+}
+
+/// Counts a use of the token with this name for a request, unless this request is counted already.
+///
+/// # Errors
+/// No use is left, the token was deleted, or the API does not answer.
+pub async fn count(client: &Client, name: &str, request: &str) -> Result<(), ClaimError> {
+    for _ in 0..ATTEMPTS {
+        let secret = secrets(client).get_opt(name).await.map_err(failed(name))?.ok_or(ClaimError::Unknown)?;
+        let mut claim = Claim::of(&secret).ok_or(ClaimError::Unknown)?;
+        if !claim.add(request)? {
+            return Ok(());
+        }
+        let patch = json!({
+            "metadata": {"resourceVersion": secret.metadata.resource_version},
+            "data": {"used": ByteString(lines(&claim.used).into_bytes())},
+        });
+        match secrets(client).patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Err(ClaimError::Unknown),
+            Err(error) => return Err(failed(name)(error)),
+        }
+    }
+    Err(ClaimError::Contended)
+}
+
+/// A claim token as it is listed, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listed {
+    /// Name of its Secret object.
+    pub name: String,
+    pub name_pattern: String,
+    /// RFC 3339.
+    pub expires: String,
+    pub uses: usize,
+    pub used: usize,
+    /// `auto` or `manual`.
+    pub approve: &'static str,
+    pub labels: BTreeMap<String, String>,
+}
+
+impl From<Claim> for Listed {
+    fn from(claim: Claim) -> Self {
+        Self {
+            name: claim.name,
+            name_pattern: claim.terms.pattern.as_str().to_owned(),
+            expires: shown(claim.expires),
+            uses: claim.terms.uses,
+            used: claim.used.len(),
+            approve: if claim.terms.auto { "auto" } else { "manual" },
+            labels: claim.terms.labels,
+        }
+    }
+}
+
+/// Whether a Secret has a name of claim tokens.
+pub fn is_name(name: &str) -> bool {
+    name.starts_with(Kind::Claim.prefix())
+}
+
+/// Lists the claim tokens by pattern and end. Expired ones stay until the next token is made.
+///
+/// # Errors
+/// The API does not answer, or refuses.
+pub async fn list(client: &Client) -> Result<Vec<Listed>, ClaimError> {
+    let list = secrets(client).list(&all()).await.map_err(failed("*"))?;
+    let mut tokens: Vec<Listed> = list.items.iter().filter_map(Claim::of).map(Listed::from).collect();
+    tokens.sort_by(|a, b| (&a.name_pattern, &a.expires).cmp(&(&b.name_pattern, &b.expires)));
+    Ok(tokens)
+}
+
+/// Deletes a claim token by the name of its Secret; other Secrets are left alone.
+///
+/// # Errors
+/// [`ClaimError::NoToken`] if no claim token has this name, or the answer of the API.
+pub async fn delete(client: &Client, name: &str) -> Result<Listed, ClaimError> {
+    let none = || ClaimError::NoToken(name.to_owned());
+    let secret = secrets(client).get_opt(name).await.map_err(failed(name))?.ok_or_else(none)?;
+    let claim = Claim::of(&secret).ok_or_else(none)?;
+    let same = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
+    match secrets(client).delete(name, &DeleteParams::default().preconditions(same)).await {
+        Ok(_) => Ok(claim.into()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Err(none()),
+        Err(error) => Err(failed(name)(error)),
+    }
+}
+
+/// Removes expired tokens of both kinds.
+///
+/// # Errors
+/// The API does not answer, or refuses.
+pub async fn clear_expired(client: &Client, now: Timestamp) -> Result<(), kube::Error> {
+    token::clear_expired(client, now).await?;
+    for claim in secrets(client).list(&all()).await?.items.iter().filter_map(Claim::of) {
+        if now >= claim.expires {
+            match secrets(client).delete(&claim.name, &DeleteParams::default()).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                other => drop(other?),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn all() -> ListParams {
+    ListParams::default().labels(&format!("{LABEL}=true"))
+}
+
+fn failed(name: &str) -> impl Fn(kube::Error) -> ClaimError + use<> {
+    let name = name.to_owned();
+    move |source| ClaimError::Api { name: name.clone(), source: Box::new(source) }
+}
+
+fn secrets(client: &Client) -> Api<Secret> {
+    Api::namespaced(client.clone(), NAMESPACE)
+}
+
+#[cfg(test)]
+mod tests;

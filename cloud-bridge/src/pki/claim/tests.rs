@@ -1,0 +1,68 @@
+//! Tests of `claim`.
+
+use super::*;
+
+fn token() -> Token {
+    Token::random_of(Kind::Claim, &"ab".repeat(32)).unwrap()
+}
+
+fn claim(token: &Token, uses: usize) -> Claim {
+    let labels = [("sampan.dev/site".to_owned(), "hall-3".to_owned()), ("a".to_owned(), String::new())].into();
+    let terms = Terms { pattern: "gw-{serial}".parse().unwrap(), uses, auto: true, labels };
+    let expires = "2030-01-01T00:00:00Z".parse().unwrap();
+    Claim { name: token.name(), terms, expires, hash: token.digest("hash"), used: BTreeSet::new() }
+}
+
+fn secret(claim: &Claim, type_: &str) -> Secret {
+    Secret {
+        metadata: ObjectMeta { name: Some(claim.name.clone()), ..ObjectMeta::default() },
+        type_: Some(type_.to_owned()),
+        data: Some(claim.data()),
+        ..Secret::default()
+    }
+}
+
+#[test]
+fn claim_token_is_another_kind_of_token() {
+    let token = token();
+    assert!(token.text().starts_with("sampan2.") && is_name(&token.name()));
+    assert!(Token::parse_of(Kind::Claim, &token.text()).is_ok());
+    assert!(Token::parse(&token.text()).is_err(), "it joins no node");
+    let other = Token::random(&"ab".repeat(32)).unwrap();
+    let error = Token::parse_of(Kind::Claim, &other.text()).err().unwrap().to_string();
+    assert_eq!(error, "this is not a claim token: it must look like sampan2.<64 hex digits>.<secret>");
+}
+
+#[test]
+fn kept_claim_has_no_secret_and_reads_back() {
+    let token = token();
+    let mut kept = claim(&token, 3);
+    kept.add("00ff").unwrap();
+    let stored = secret(&kept, SECRET_TYPE);
+    assert_eq!(Claim::of(&stored), Some(kept.clone()));
+    let secret_part = token.text().rsplit('.').next().unwrap().to_owned();
+    assert!(!(serde_json::to_string(&stored).unwrap() + &kept.name).contains(&secret_part));
+    assert_eq!(Claim::of(&secret(&kept, "Opaque")), None);
+    let listed = Listed::from(kept);
+    assert_eq!((listed.uses, listed.used, listed.approve, listed.labels.len()), (3, 1, "auto", 2));
+}
+
+#[test]
+fn e2_each_request_is_counted_once_until_none_is_left() {
+    let mut claim = claim(&token(), 2);
+    assert!(claim.add("a").unwrap());
+    assert!(!claim.add("a").unwrap(), "it asks again");
+    assert!(claim.add("b").unwrap());
+    assert!(matches!(claim.add("c"), Err(ClaimError::UsedUp(2))));
+    assert!(!claim.add("b").unwrap(), "a counted request goes on");
+}
+
+#[test]
+fn e2_secret_and_lifetime_are_checked() {
+    let token = token();
+    let claim = claim(&token, 1);
+    let early: Timestamp = "2029-12-31T23:59:59Z".parse().unwrap();
+    claim.check(&token, early).unwrap();
+    assert!(matches!(claim.check(&token, claim.expires), Err(ClaimError::Expired(_))));
+    assert!(matches!(claim.check(&self::token(), early), Err(ClaimError::Unknown)));
+}
