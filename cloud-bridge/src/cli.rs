@@ -15,7 +15,7 @@ use crate::output::print;
 use crate::tokens::{self, TokenVerb};
 use crate::{doctor, limits, memory, nodes, page_link, pki, serve};
 #[cfg(feature = "standalone")]
-use crate::{kubeconfig, standalone};
+use crate::{backup, kubeconfig, standalone};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -57,6 +57,17 @@ enum Verb {
   sudo cloud-bridge kubeconfig --server 192.168.1.10             # with another address of this machine
   sudo cloud-bridge kubeconfig --user ann --ttl 30d              # of a person, who has the rights of bindings")]
     Kubeconfig(kubeconfig::Options),
+    /// Write the state of a standalone bridge, its keys included, into one file. The bridge may run.
+    #[cfg(feature = "standalone")]
+    #[command(after_help = "Example:
+  sudo cloud-bridge backup /mnt/backup/bridge.backup")]
+    Backup(backup::BackupOptions),
+    /// Restore a backup into the state folder of a standalone bridge that is stopped.
+    #[cfg(feature = "standalone")]
+    #[command(after_help = "Examples:
+  sudo cloud-bridge restore /mnt/backup/bridge.backup           # print what would come back
+  sudo cloud-bridge restore /mnt/backup/bridge.backup --yes")]
+    Restore(backup::RestoreOptions),
     /// Find what is wrong with a bridge, and what fixes it. Exit code 0: no warnings; 3: warnings; 4: errors.
     #[command(after_help = "Examples:
   sudo cloud-bridge doctor
@@ -124,6 +135,10 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Serve(options) => serve::run(options).await,
         #[cfg(feature = "standalone")]
         Verb::Kubeconfig(options) => kubeconfig::run(options).await,
+        #[cfg(feature = "standalone")]
+        Verb::Backup(options) => backup::back_up(options),
+        #[cfg(feature = "standalone")]
+        Verb::Restore(options) => backup::bring_back(options),
         Verb::Doctor(options) => return doctor::run(options).await,
         Verb::Nodes(options) => nodes::run(options).await,
         Verb::Page(options) => page_link::run(options).await,

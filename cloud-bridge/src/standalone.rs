@@ -20,6 +20,7 @@ use crate::pki::serving::Serving;
 use crate::pki::{keep, tls, token};
 use crate::rules;
 use crate::signal;
+use crate::state_folder;
 use crate::steps;
 use crate::{api_endpoints, api_port};
 use apimachinery::user::UserInfo;
@@ -47,6 +48,7 @@ pub fn is_cel_helper() -> bool {
 
 /// Runs until a signal.
 pub async fn run(options: Options) -> anyhow::Result<()> {
+    state_folder::ensure_whole(&options.state)?;
     // Before anything is written: flags that are wrong are a clean failure.
     let lifecycle = node_lifecycle::Settings {
         evicts: options.evict_after.is_some(),
