@@ -11,11 +11,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use edge_protocol::build;
 
+use crate::authority::{self, AuthorityVerb};
 use crate::output::print;
 use crate::tokens::{self, TokenVerb};
-use crate::{doctor, limits, memory, nodes, page_link, pki, serve};
 #[cfg(feature = "standalone")]
 use crate::{backup, kubeconfig, standalone};
+use crate::{doctor, limits, memory, nodes, page_link, pki, serve};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -50,6 +51,9 @@ enum Verb {
     /// Make, list and delete join tokens.
     #[command(subcommand)]
     Token(TokenVerb),
+    /// Replace the authority of all certificates, while nodes stay connected.
+    #[command(subcommand)]
+    Authority(AuthorityVerb),
     /// Print a kubeconfig of a standalone bridge, for kubectl on another machine.
     #[cfg(feature = "standalone")]
     #[command(after_help = "Examples:
@@ -143,6 +147,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Nodes(options) => nodes::run(options).await,
         Verb::Page(options) => page_link::run(options).await,
         Verb::Token(verb) => tokens::run(verb).await,
+        Verb::Authority(verb) => authority::run(verb).await,
         Verb::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "cloud-bridge", &mut script);

@@ -17,6 +17,7 @@
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | `invitation` | how a token reaches a device |
 //! | `tokens` | the verbs of join tokens |
+//! | `authority` | the verbs that replace the certificate authority |
 //! | `doctor` | what is wrong with a bridge |
 //! | `backup`, `state_folder` | backups of a standalone bridge, and the folder that they restore |
 //! | `kubeconfig` | kubeconfigs of the embedded API |
@@ -33,6 +34,7 @@ pub mod accept;
 pub mod api_endpoints;
 #[cfg(feature = "standalone")]
 pub mod api_port;
+mod authority;
 #[cfg(feature = "standalone")]
 mod backup;
 pub mod bridge;

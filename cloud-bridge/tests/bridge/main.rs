@@ -16,6 +16,7 @@ mod registration;
 mod replicas;
 mod reports;
 mod revocation;
+mod rotation;
 mod rules;
 mod sessions;
 mod strangers;
