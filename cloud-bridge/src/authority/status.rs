@@ -55,13 +55,12 @@ pub(super) async fn look(client: &Client, folder: Option<&Path>) -> anyhow::Resu
     let authority = operator::authority(client, folder).await?;
     let mut state = of_authority(&authority);
     let see = |node: Node| {
-        if node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(BRIDGED_LABEL)) {
-            state.nodes += 1;
-            state.left.extend(authority.rotation().and_then(|rotation| left(&node, rotation)));
-        }
+        state.nodes += 1;
+        state.left.extend(authority.rotation().and_then(|rotation| left(&node, rotation)));
         true
     };
-    Requests::new(client.clone()).each("/api/v1/nodes", "", PAGE, see).await.context("listing nodes")?;
+    let bridged = format!("{BRIDGED_LABEL}=true");
+    Requests::new(client.clone()).each("/api/v1/nodes", &bridged, PAGE, see).await.context("listing nodes")?;
     Ok(state)
 }
 

@@ -67,6 +67,28 @@ async fn node_renews_for_a_new_authority_and_outlasts_the_old() {
     assert!(Edge::connect(bridge.address, &first, &name, Store::default()).await.is_err());
 }
 
+#[tokio::test]
+async fn renewal_counts_at_a_bridge_that_does_not_know_of_the_rotation_yet() {
+    let cluster = Cluster::open().await;
+    let (old, new) = (Authority::create("old").unwrap(), Authority::create("new").unwrap());
+    let pair = Pair { certificate: new.certificate_pem(), key: new.key_pem() };
+    let rotation = Rotation::begin(pair, SystemTime::now(), Duration::from_secs(600), Duration::from_secs(60));
+    let both = Authority::in_rotation("test", Some(rotation), || Ok(again(&old))).unwrap();
+    let restarted = TestBridge::with(&cluster, both).await;
+    let earlier = TestBridge::with(&cluster, again(&old)).await;
+    let (first, mut edge) = restarted.edge(&cluster, &unique("between")).await;
+    let left = edge.terms.expect("terms").left_ms;
+    assert!((600_000..=690_000).contains(&left), "it waits for the other bridge: {left}");
+    let (answer, key) = edge.renew("edge").await;
+    let RenewAnswer::Issued { certificate, authorities } = answer else { panic!("{answer:?}") };
+    assert_eq!(authorities.len(), 2);
+    let second = first.renewed(certificate.0, key);
+    for bridge in [&restarted, &earlier] {
+        let (code, text) = standing(bridge, &second).await;
+        assert_eq!(code, 200, "{text}");
+    }
+}
+
 /// The bridge's answer to whether this certificate is valid.
 async fn standing(bridge: &TestBridge, identity: &Identity) -> (u16, String) {
     ask("POST", bridge.address, &bridge.ca, Some(identity), "/v1/identity", "Content-Length: 0\r\n").await
