@@ -113,7 +113,7 @@ fn prepare(
         write_private(&path, &file.bytes)?;
         give(&path, &owner)?;
     }
-    for path in [&copy, &pki, new] {
+    for path in [copy.as_path(), pki.as_path(), new] {
         give(path, &owner)?;
     }
     sync(&pki)?;
