@@ -113,7 +113,9 @@ impl State {
         let rows = self.left.iter().map(|line| vec![line.node.clone(), line.ready.clone(), line.trusts.to_owned()]);
         let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
         let hint = if self.finished.is_none() {
-            "A node renews when it connects to a bridge that was restarted after the rotation began. An offline node stays here.\n"
+            "A node renews when it connects to a bridge that was restarted after the rotation began. An offline node stays here.\n\
+             If a Ready node stays old, its log says why: journalctl -u edge-runtime | grep renewed. A build that does not renew has\n\
+             to be upgraded; it stays connected until you finish.\n"
         } else {
             "both: renews when it is connected. old, unknown: if it is not Ready, join it again with cloud-bridge token create NODE.\n"
         };
