@@ -147,10 +147,10 @@ fn begun(standalone: bool, delay: Duration, renew_within: Duration) -> String {
     )
 }
 
-/// Why a rotation should not be finished yet.
+/// Why a rotation should not be finished yet. A finish that was cut off goes on: its nodes are left for another reason.
 fn unready(found: &State) -> Option<String> {
     let left: Vec<&str> = found.left.iter().map(|line| line.node.as_str()).collect();
-    if left.is_empty() {
+    if left.is_empty() || found.finished.is_some() {
         return None;
     }
     let more = if left.len() > SHOWN { format!(" and {} more", left.len() - SHOWN) } else { String::new() };
@@ -190,6 +190,7 @@ mod tests {
     #[test]
     fn finish_names_nodes_that_would_be_locked_out() {
         assert_eq!(unready(&state(0)), None);
+        assert_eq!(unready(&State { finished: Some("2026".to_owned()), ..state(1) }), None, "it was cut off");
         let why = unready(&state(22)).unwrap();
         assert!(why.starts_with("22 nodes") && why.contains("edge-0, ") && why.contains("and 2 more"), "{why}");
         assert!(why.contains("--force") && why.contains("token create"), "{why}");
