@@ -11,11 +11,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use edge_protocol::build;
 
+use crate::authority::{self, AuthorityVerb};
 use crate::output::print;
 use crate::tokens::{self, TokenVerb};
-use crate::{doctor, limits, memory, nodes, page_link, pki, serve};
 #[cfg(feature = "standalone")]
-use crate::{kubeconfig, standalone};
+use crate::{backup, kubeconfig, standalone};
+use crate::{doctor, limits, memory, nodes, page_link, pki, serve};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -50,6 +51,9 @@ enum Verb {
     /// Make, list and delete join tokens.
     #[command(subcommand)]
     Token(TokenVerb),
+    /// Replace the authority of all certificates, while nodes stay connected.
+    #[command(subcommand)]
+    Authority(AuthorityVerb),
     /// Print a kubeconfig of a standalone bridge, for kubectl on another machine.
     #[cfg(feature = "standalone")]
     #[command(after_help = "Examples:
@@ -57,6 +61,17 @@ enum Verb {
   sudo cloud-bridge kubeconfig --server 192.168.1.10             # with another address of this machine
   sudo cloud-bridge kubeconfig --user ann --ttl 30d              # of a person, who has the rights of bindings")]
     Kubeconfig(kubeconfig::Options),
+    /// Write the state of a standalone bridge, its keys included, into one file. The bridge may run.
+    #[cfg(feature = "standalone")]
+    #[command(after_help = "Example:
+  sudo cloud-bridge backup /mnt/backup/bridge.backup")]
+    Backup(backup::BackupOptions),
+    /// Restore a backup into the state folder of a standalone bridge that is stopped.
+    #[cfg(feature = "standalone")]
+    #[command(after_help = "Examples:
+  sudo cloud-bridge restore /mnt/backup/bridge.backup           # print what would come back
+  sudo cloud-bridge restore /mnt/backup/bridge.backup --yes")]
+    Restore(backup::RestoreOptions),
     /// Find what is wrong with a bridge, and what fixes it. Exit code 0: no warnings; 3: warnings; 4: errors.
     #[command(after_help = "Examples:
   sudo cloud-bridge doctor
@@ -124,10 +139,15 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Serve(options) => serve::run(options).await,
         #[cfg(feature = "standalone")]
         Verb::Kubeconfig(options) => kubeconfig::run(options).await,
+        #[cfg(feature = "standalone")]
+        Verb::Backup(options) => backup::back_up(options),
+        #[cfg(feature = "standalone")]
+        Verb::Restore(options) => backup::bring_back(options),
         Verb::Doctor(options) => return doctor::run(options).await,
         Verb::Nodes(options) => nodes::run(options).await,
         Verb::Page(options) => page_link::run(options).await,
         Verb::Token(verb) => tokens::run(verb).await,
+        Verb::Authority(verb) => authority::run(verb).await,
         Verb::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "cloud-bridge", &mut script);

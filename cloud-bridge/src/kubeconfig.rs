@@ -118,7 +118,7 @@ pub fn document(authority: &Authority, server: &str, user: &str, signed: &Signed
         "kind": "Config",
         "clusters": [{"name": "sampan", "cluster": {
             "server": server,
-            "certificate-authority-data": base64(authority.certificate_pem()),
+            "certificate-authority-data": base64(authority.trusted_pem()),
         }}],
         "users": [{"name": user, "user": {
             "client-certificate-data": base64(to_pem("CERTIFICATE", &signed.certificate)),

@@ -28,6 +28,18 @@ pub(crate) struct Reach {
     kubeconfig: Option<PathBuf>,
 }
 
+/// The state folder that a command means: its flag, else `$CLOUD_BRIDGE_STATE`, else that of the packaged service.
+#[cfg(feature = "standalone")]
+pub(crate) fn state_folder(flag: Option<PathBuf>) -> PathBuf {
+    folder(flag, std::env::var_os(ENVIRONMENT))
+}
+
+#[cfg(feature = "standalone")]
+fn folder(flag: Option<PathBuf>, environment: Option<OsString>) -> PathBuf {
+    let named = environment.filter(|value| !value.is_empty()).map(PathBuf::from);
+    flag.or(named).unwrap_or_else(|| PACKAGED.into())
+}
+
 /// What is asked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -128,6 +140,15 @@ mod tests {
         assert_eq!(find("", "", "/b", true, Ok(true)).unwrap(), state("/b"));
         assert_eq!(find("", "", "", false, Ok(true)).unwrap(), state(PACKAGED));
         assert_eq!(find("", "", "", true, Ok(false)).unwrap(), Found::Cluster);
+    }
+
+    #[cfg(feature = "standalone")]
+    #[test]
+    fn flag_comes_before_environment_and_package() {
+        let of = |flag: Option<&str>, named: &str| folder(flag.map(PathBuf::from), Some(named.into()));
+        assert_eq!(of(Some("/a"), "/b"), Path::new("/a"));
+        assert_eq!(of(None, "/b"), Path::new("/b"));
+        assert_eq!(of(None, ""), Path::new(PACKAGED));
     }
 
     #[test]

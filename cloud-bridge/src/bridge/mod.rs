@@ -110,8 +110,8 @@ pub use reports::{AddressType, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
 pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
 pub use told::groups::ServiceScope;
-pub use well_known::BRIDGED_LABEL;
 pub(crate) use well_known::is_held;
+pub use well_known::{BRIDGED_LABEL, TRUST_ANNOTATION};
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -178,6 +178,11 @@ impl Bridge {
             Err(NotAdmitted::Absent(_)) if self.shared.settings.deleted_nodes_return => Ok(()),
             other => other,
         }
+    }
+
+    /// Records which authorities a node trusts, for `cloud-bridge authority status`: a mark of the rotation.
+    pub fn record_trust(&self, node: &str, mark: String) {
+        self.shared.record_trust(node, mark);
     }
 
     /// Makes a node part of the cluster: it has shown a token. Its present connection ends first; certificates issued

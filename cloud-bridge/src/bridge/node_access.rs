@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::requests::{Patch, Requests, is_path_segment};
-use super::well_known::{BRIDGED_LABEL, RULES_ANNOTATION};
+use super::well_known::{BRIDGED_LABEL, RULES_ANNOTATION, TRUST_ANNOTATION};
 use crate::pki::clock;
 
 /// Set by a join: certificates of the node that were issued before are void.
@@ -50,14 +50,16 @@ pub(super) struct Access {
     from: Option<SystemTime>,
     /// Where its bridge takes requests for rules.
     rules_at: Option<Box<str>>,
+    /// Value of [`TRUST_ANNOTATION`].
+    trust: Option<Box<str>>,
 }
 
 impl Access {
     pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
         let from = annotation(ISSUED_FROM).and_then(|text| text.parse::<Timestamp>().ok()).map(SystemTime::from);
-        let rules_at = annotation(RULES_ANNOTATION).map(|text| text.as_str().into());
-        Self { revoked: is_revoked(metadata), from, rules_at }
+        let text = |name: &str| annotation(name).map(|text| text.as_str().into());
+        Self { revoked: is_revoked(metadata), from, rules_at: text(RULES_ANNOTATION), trust: text(TRUST_ANNOTATION) }
     }
 
     /// Whether a certificate issued then is good.
@@ -102,6 +104,11 @@ impl NodeAccess {
         self.known().get(node)?.rules_at.as_deref().map(str::to_owned)
     }
 
+    /// Whether the Node has this mark of the authorities that it trusts.
+    pub(super) fn has_trust(&self, node: &str, mark: &str) -> bool {
+        self.known().get(node).is_some_and(|known| known.trust.as_deref() == Some(mark))
+    }
+
     pub(super) fn remove(&self, node: &str) {
         self.known().remove(node);
     }
@@ -141,6 +148,16 @@ pub(super) async fn look_up(client: &Client, node: &str) -> Result<Option<Access
         Ok(named) => Ok(Some(Access::of(&named.metadata))),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         Err(error) => Err(unknown(error.to_string())),
+    }
+}
+
+/// Writes on a Node which authorities its node trusts.
+pub(super) async fn record_trust(own: &Client, node: &str, mark: &str) -> kube::Result<()> {
+    let patch = json!({"metadata": {"annotations": {TRUST_ANNOTATION: mark}}});
+    match Requests::new(own.clone()).patch(&format!("/api/v1/nodes/{node}"), Patch::Merge, &patch).await {
+        // It was deleted; a node that registers again shows its certificate again.
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.map(drop),
     }
 }
 

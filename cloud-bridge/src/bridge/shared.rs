@@ -84,6 +84,20 @@ impl Shared {
         }
     }
 
+    /// Records on its Node which authorities a node trusts, unless it is there already.
+    pub(super) fn record_trust(self: &Arc<Self>, node: &str, mark: String) {
+        if self.node_access.has_trust(node, &mark) {
+            return;
+        }
+        let (shared, node) = (Arc::clone(self), node.to_owned());
+        tokio::spawn(async move {
+            let Ok(_turn) = shared.writes.acquire().await else { return };
+            if let Err(error) = node_access::record_trust(shared.clients.own(), &node, &mark).await {
+                log::warn!("node {node}: which authority it trusts was not recorded: {error}");
+            }
+        });
+    }
+
     pub(super) fn connected(&self, node: &str, session: u64, resumed: bool, wants: Wanted) {
         let node = node.to_owned();
         let _ = self.informers.send(Command::Connected { node, session, resumed, wants });

@@ -26,6 +26,9 @@ pub(super) const HARDWARE: &str = "sampan.dev/hardware";
 /// Set while statuses of the node's devices are marked as stale.
 pub(super) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
 
+/// Authorities that the node trusts, as its certificate showed during the last rotation (`pki::rotation`), set by the bridge.
+pub const TRUST_ANNOTATION: &str = "sampan.dev/authority";
+
 /// On a Node: no job begins there. On a job: no further node begins.
 pub(super) const HOLD: &str = "sampan.dev/hold";
 

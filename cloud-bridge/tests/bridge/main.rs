@@ -17,6 +17,7 @@ mod registration;
 mod replicas;
 mod reports;
 mod revocation;
+mod rotation;
 mod rules;
 mod sessions;
 mod strangers;
