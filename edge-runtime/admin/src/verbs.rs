@@ -21,6 +21,7 @@ mod pods;
 mod print_config;
 mod progress;
 mod ps;
+mod release;
 mod reset;
 mod restart;
 mod status;
@@ -36,6 +37,7 @@ pub(crate) const VERBS: &[Verb] = &[
     describe::VERB,
     inspect::VERB,
     restart::VERB,
+    release::VERB,
     devices::VERB,
     images::VERB,
     fetch::PULL,
