@@ -10,7 +10,7 @@ use super::spec::annotation;
 /// KubeEdge's annotation: with `true` the pod is not started until it is released (KubeEdge edge/pkg/edged/edged.go,
 /// `holdUpgrade`).
 const HOLD_UPGRADE: &str = "edge.kubeedge.io/hold-upgrade";
-/// The same under this project's name: any value but `false`.
+/// This project's name of that annotation: any value but `false`.
 const HOLD: &str = "sampan.dev/hold";
 /// Longest time for which the stop lock may hold a stop: `30m`. `0s` is the same as no annotation.
 const STOP_LOCK: &str = "sampan.dev/stop-lock";
