@@ -60,12 +60,7 @@ fn same_rows<'de, T: Deserialize<'de>>(name: &str, table: Table) {
     assert_eq!(fields_of_rows, fields, "{name}: the rows are not the type's fields");
 }
 
-macro_rules! tables {
-    ($(($type:ty, $name:literal, $table:expr),)*) => {
-        /// Every table with the name of its type.
-        pub(super) const TABLES: &[(&str, Table)] = &[$(($name, $table)),*];
-
-        #[test]
+#[test]
 fn annotation_without_effect_is_warned_of() {
     let of = |value: &str| warnings(&annotated("sampan.dev/stop-lock", value));
     let told = of("soon");
@@ -74,7 +69,12 @@ fn annotation_without_effect_is_warned_of() {
     assert_eq!(warnings(&annotated("edge.kubeedge.io/hold-upgrade", "true")), Vec::<String>::new());
 }
 
-#[test]
+macro_rules! tables {
+    ($(($type:ty, $name:literal, $table:expr),)*) => {
+        /// Every table with the name of its type.
+        pub(super) const TABLES: &[(&str, Table)] = &[$(($name, $table)),*];
+
+        #[test]
         fn every_field_of_the_api_has_its_row() {
             $(same_rows::<$type>($name, $table);)*
         }
