@@ -15,6 +15,7 @@ const ADVICE: &[(&[&str], &str)] = &[
     (&["save"], "edge-runtime images export IMAGE FILE writes an image"),
     (&["attach", "cp", "port-forward"], "use kubectl; on the node, edge-runtime exec POD -- COMMAND"),
     (&["leave", "uninstall"], "edge-runtime reset --all removes the node from this machine"),
+    (&["unhold", "unhold-upgrade"], "edge-runtime release POD starts a held pod"),
     (&["rollback"], "edge-runtime upgrade --back returns to the version before"),
     (&["edit"], "edge-runtime config set KEY VALUE, or edge-runtime devices set DEVICE PROPERTY=VALUE"),
     (&["check", "diagnose", "debug"], "edge-runtime doctor finds problems"),

@@ -4,6 +4,7 @@ mod configured;
 mod containers;
 mod end;
 mod env;
+mod holds;
 mod host;
 mod limits;
 mod logs;

@@ -79,7 +79,7 @@ impl<'a> Line<'a> {
 
     fn first(&self, namespace: Option<&'a str>) -> Wanted<'a> {
         match self.verb.operands {
-            Operands::One("POD") | Operands::Command("POD") => Wanted::Pods { namespace },
+            Operands::One("POD") | Operands::Command("POD") | Operands::Words("[POD]") => Wanted::Pods { namespace },
             Operands::One("IMAGE") => Wanted::Images,
             Operands::One(synopsis) | Operands::Words(synopsis) => Wanted::Words(words_of(synopsis)),
             _ => Wanted::Nothing,
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn operand_is_what_the_verb_takes() {
-        for line in ["logs", "logs -f --tail 7", "exec -it", "restart --", "describe --root=/srv/n"] {
+        for line in ["logs", "logs -f --tail 7", "exec -it", "restart --", "describe --root=/srv/n", "release"] {
             check(line, &Wanted::Pods { namespace: None });
         }
         check("inspect -n shop", &Wanted::Pods { namespace: Some("shop") });
