@@ -8,11 +8,11 @@ use crate::listen;
 use crate::listen::metrics_port::PlainPorts;
 use anyhow::{Context, bail};
 use clap::Args;
-use edge_protocol::duration::Typed;
 use http::Request;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use sampan_duration::Typed;
 use tower::util::MapRequestLayer;
 
 /// How nodes are let in.

@@ -85,7 +85,6 @@ pub mod bridge;
 pub mod build;
 pub mod channel;
 pub mod compress;
-pub mod duration;
 pub mod edge;
 pub mod findings;
 pub mod frame;

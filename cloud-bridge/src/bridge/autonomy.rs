@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use edge_protocol::duration::Typed;
+use sampan_duration::Typed;
 use sampan_json::SetField;
 use serde_json::{Value, json};
 

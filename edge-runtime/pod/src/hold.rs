@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use edge_protocol::duration::Typed;
 use k8s_openapi::api::core::v1::Pod;
+use sampan_duration::Typed;
 
 use super::spec::annotation;
 

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use edge_protocol::duration::Typed;
 use jiff::Timestamp;
 use kube::api::{ApiResource, ObjectMeta};
+use sampan_duration::Typed;
 use serde::Deserialize;
 use serde_json::Value;
 

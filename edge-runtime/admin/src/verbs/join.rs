@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use edge_protocol::duration::Typed;
 use edge_runtime::cli::verb::{Flag, Given, Operands, ROOT, Verb};
 use edge_runtime::cli::{CliError, print, read};
 use edge_runtime::net::proxy::{Server, UrlError};
 use edge_runtime::paths::Paths;
+use sampan_duration::Typed;
 
 use crate::doctor::finding::Severity;
 use crate::doctor::{Which, examine, text};

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use edge_protocol::duration::Typed;
 use edge_runtime::cli::CliError;
 use edge_runtime::cli::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
 use edge_runtime::logs::read::{Chunk, LogOptions, LogReader};
 use jiff::Timestamp;
+use sampan_duration::Typed;
 use sampan_pod::id::container_id;
 use sampan_pod::record::ContainerRecord;
 use sampan_sys::time::within;

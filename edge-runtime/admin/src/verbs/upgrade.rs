@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use edge_protocol::duration::Typed;
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
 use edge_runtime::config::ConfigFile;
 use edge_runtime::paths::Paths;
+use sampan_duration::Typed;
 use sampan_launcher::start::use_packaged;
 use sampan_launcher::versions::{Ended, State, Versions};
 

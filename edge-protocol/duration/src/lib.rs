@@ -1,4 +1,4 @@
-//! A length of time as people type it, for the command lines of both programs.
+//! A length of time as people type it, in flags of both programs and in annotations.
 
 use std::str::FromStr;
 use std::time::Duration;
