@@ -69,7 +69,14 @@ pub(crate) fn pod(given: &Given, paths: &Paths) -> Result<PodRecord, CliError> {
     let mut found = stored_pods(paths)?.into_iter().filter(is_it);
     let pod = found.next().ok_or_else(|| CliError::Failed(format!("pod {wanted} is not on this node")))?;
     if let Some(other) = found.next() {
-        let text = format!("pod {wanted} is in namespaces {} and {}: -n NAMESPACE", pod.namespace, other.namespace);
+        let text = if pod.namespace == other.namespace {
+            format!(
+                "pod {wanted} is here twice, as one of them is ending: name it by its uid, {} or {}",
+                pod.uid, other.uid
+            )
+        } else {
+            format!("pod {wanted} is in namespaces {} and {}: -n NAMESPACE", pod.namespace, other.namespace)
+        };
         return Err(CliError::Failed(text));
     }
     Ok(pod)

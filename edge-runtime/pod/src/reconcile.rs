@@ -179,7 +179,9 @@ impl<'a> Turn<'a> {
     /// Ends a pod that outlived `activeDeadlineSeconds`.
     fn watch_deadline(&mut self) {
         let Some(limit) = self.spec.active_deadline_seconds.and_then(|s| u64::try_from(s).ok()) else { return };
-        if self.record.terminal.is_some() || self.record.deletion.is_some() {
+        // A deletion whose stop is held has not begun.
+        let is_ending = self.record.deletion.is_some() && self.record.stop_hold.is_none();
+        if self.record.terminal.is_some() || is_ending {
             return;
         }
         self.follow_clock();

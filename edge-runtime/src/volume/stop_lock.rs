@@ -3,6 +3,7 @@
 //! A lock belongs to an open file, so the kernel drops it with the last process that has it (flock(2)).
 
 use std::fs::{self, File, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -32,13 +33,18 @@ pub(super) fn make(layout: &PodLayout) -> Result<PathBuf, PathError> {
 /// Whether a process holds the lock. The test takes the lock for a moment, so it fails a process that does not wait for it.
 pub fn is_held(paths: &Paths, uid: &str) -> bool {
     let file = PodLayout::new(paths, uid).stop_lock().join(FILE);
-    // Without the file no process can have a lock on it.
-    let Ok(file) = File::open(file) else { return false };
+    let file = match File::open(file) {
+        Ok(file) => file,
+        // Without the file no process can have a lock on it. With another error one can: the limit of the lock ends the wait.
+        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+    };
     matches!(Flock::lock(file, FlockArg::LockExclusiveNonblock), Err((_, Errno::EAGAIN)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -56,5 +62,15 @@ mod tests {
             drop(lock);
             assert!(!is_held(&paths, "u"));
         }
+    }
+
+    #[test]
+    fn lock_that_cannot_be_looked_at_counts_as_held() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::new(root.path());
+        let dir = PodLayout::new(&paths, "u").stop_lock();
+        fs::create_dir_all(&dir).unwrap();
+        symlink(FILE, dir.join(FILE)).unwrap();
+        assert!(is_held(&paths, "u"), "a link to itself cannot be opened");
     }
 }

@@ -213,6 +213,16 @@ fn node_that_ends_a_pod_does_not_wait() {
 }
 
 #[test]
+fn active_deadline_ends_a_hold() {
+    let mut sim = locked();
+    sim.pod.spec.as_mut().unwrap().active_deadline_seconds = Some(60);
+    sim.tell(PodEvent::DeletionRequested { grace_s: 30 });
+    assert!(sim.wait(59).is_empty());
+    assert_eq!(sim.wait(1), ["stop c 30"]);
+    assert!(sim.events[1].starts_with("DeadlineExceeded: "), "{:?}", sim.events);
+}
+
+#[test]
 fn restart_waits_for_the_stop_lock() {
     let failed = |sim: &mut Sim| {
         let (container, id) = ("c".to_owned(), sim.id("c"));
