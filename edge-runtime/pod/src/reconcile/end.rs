@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Probe};
 
 use super::super::clock::Mono;
-use super::super::record::{ContainerKind, ContainerState, SandboxState, StopReason};
+use super::super::record::{ContainerKind, ContainerRecord, ContainerState, SandboxState, StopReason};
 use super::super::spec::grace_s;
 use super::super::step::Step;
 use super::Turn;
@@ -15,7 +15,7 @@ impl Turn<'_> {
     pub(super) fn end(&mut self) {
         self.drop_waiting();
         if self.is_end_held() {
-            return;
+            return self.go_on_stopping();
         }
         let because = if self.record.deletion.is_some() { StopReason::Deleted } else { StopReason::PodTerminal };
         let deadline = match &self.record.deletion {
@@ -29,6 +29,16 @@ impl Turn<'_> {
         self.tear_down();
         if self.record.sandbox.state == SandboxState::Gone {
             self.farewell();
+        }
+    }
+
+    /// Continues the stops that were decided before the pod's end was held.
+    fn go_on_stopping(&mut self) {
+        let is_stopping = |c: &ContainerRecord| matches!(c.state, ContainerState::Stopping { .. });
+        let containers = self.record.containers.iter().filter(|(_, c)| is_stopping(c));
+        let names: Vec<String> = containers.map(|(name, _)| name.clone()).collect();
+        for name in &names {
+            self.press(name, Order::Now);
         }
     }
 

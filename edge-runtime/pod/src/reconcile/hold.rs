@@ -41,13 +41,15 @@ impl Turn<'_> {
             StartHold::Released if self.record.sandbox.state == SandboxState::None => {
                 // An image that is on its way belongs to no start yet: init containers still go one by one.
                 self.record.containers.values_mut().for_each(|c| c.state = ContainerState::waiting());
+                // They are resolved when the pod starts.
+                self.record.image_volumes.clear();
                 false
             }
             StartHold::Open | StartHold::Released => false,
         }
     }
 
-    /// Requests the image of a container that may not start yet, until it was there once.
+    /// Requests the next image that a container needs which may not start yet, each until it was there once.
     fn pull_ahead(&mut self, container: &Container) {
         let reference = container.image.clone().unwrap_or_default();
         let policy = pull_policy(&reference, container.image_pull_policy.as_deref());
@@ -68,7 +70,9 @@ impl Turn<'_> {
         let (reason, message) = (HELD.to_owned(), START_HELD.to_owned());
         c.state = ContainerState::Waiting { reason, message, retry_at: None };
         let is_asked = policy != PullPolicy::Never && c.image_id.is_empty();
-        if is_asked && (self.world.image)(&reference).is_none() {
+        if let Some((volume, policy)) = self.to_pull_ahead(container) {
+            self.ensure_image(container, policy, Some(volume));
+        } else if is_asked && (self.world.image)(&reference).is_none() {
             self.ensure_image(container, policy, None);
         }
     }

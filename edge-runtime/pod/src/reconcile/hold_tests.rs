@@ -1,5 +1,7 @@
 //! Held starts and held stops, as events in and steps out.
 
+use serde_json::json;
+
 use super::super::event::{ImageFailure, PodEvent, ProbeKind};
 use super::super::record::{ContainerState, NodeEnd, PodRecord, PodSource, StartHold};
 use super::super::status::{HostFacts, publish};
@@ -124,6 +126,28 @@ fn images_of_a_held_pod_are_pulled_once() {
 }
 
 #[test]
+fn image_volumes_of_a_held_pod_are_pulled_and_resolved_at_its_start() {
+    let mut sim = held();
+    let volumes = |policy: &str| json!([{"name": "v", "image": {"reference": "data:1", "pullPolicy": policy}}]);
+    let set = |sim: &mut Sim, policy: &str| {
+        let spec = sim.pod.spec.as_mut().unwrap();
+        spec.volumes = serde_json::from_value(volumes(policy)).unwrap();
+        spec.containers[0].volume_mounts = serde_json::from_value(json!([{"name": "v", "mountPath": "/v"}])).unwrap();
+    };
+    set(&mut sim, "Never");
+    assert!(sim.turn().is_empty());
+    set(&mut sim, "IfNotPresent");
+    assert_eq!(sim.turn(), ["image data:1"]);
+    sim.images.push("data:1".to_owned());
+    let ready = PodEvent::ImageReady { container: "c".to_owned(), image_id: "sha256:old".to_owned() };
+    assert!(sim.tell(ready).is_empty());
+    assert_eq!(sim.waiting("c").0, "HeldUpgrade");
+    assert_eq!(sim.tell(PodEvent::Released), ["sandbox"]);
+    assert_eq!(sim.sandbox_ready(), ["start c 0"], "also offline");
+    assert_eq!(sim.record.image_volumes["v"], "sha256:data:1", "as it is at the start");
+}
+
+#[test]
 fn init_containers_of_a_released_pod_run_in_order() {
     let mut sim = held();
     sim.images.clear();
@@ -159,6 +183,18 @@ fn deletion_waits_for_the_stop_lock() {
     sim.locked = Some(true);
     assert!(sim.wait(29).is_empty());
     assert_eq!(sim.wait(1), ["kill c"], "a lock that is taken again holds nothing");
+}
+
+#[test]
+fn stop_that_has_begun_goes_on_during_a_hold() {
+    let mut sim = locked();
+    sim.locked = Some(false);
+    sim.pod.spec.as_mut().unwrap().containers[0].image = Some("img:2".to_owned());
+    assert_eq!(sim.turn(), ["stop c 30"]);
+    sim.locked = Some(true);
+    assert!(sim.tell(PodEvent::DeletionRequested { grace_s: 30 }).is_empty());
+    assert!(sim.record.stop_hold.is_some() && sim.wait(29).is_empty());
+    assert_eq!(sim.wait(1), ["kill c"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ impl<'a> Turn<'a> {
     pub(super) fn launch(&mut self, container: &Container) {
         while let Some((volume, source)) = self.lacking(container) {
             let reference = source.reference.clone().unwrap_or_default();
-            let policy = pull_policy(&reference, source.pull_policy.as_deref());
+            let policy = policy_of(source);
             let present = (self.world.image)(&reference).filter(|_| policy != PullPolicy::Always);
             let Some(image_id) = present else {
                 let image = VolumeImage { volume: volume.to_owned(), reference };
@@ -54,13 +54,36 @@ impl<'a> Turn<'a> {
 
     /// The first image volume that the container mounts whose image is not known, or no longer on the node.
     fn lacking(&self, container: &Container) -> Option<(&'a str, &'a ImageVolumeSource)> {
+        let is_known = |name: &str| self.record.image_volumes.contains_key(name);
+        self.image_volume(container, |name, source| !(is_known(name) && self.is_here(source)))
+    }
+
+    /// The first image volume that the container mounts whose image may be pulled, and was not on the node yet.
+    pub(super) fn to_pull_ahead(&self, container: &Container) -> Option<(VolumeImage, PullPolicy)> {
+        let is_known = |name: &str| self.record.image_volumes.contains_key(name);
+        let (volume, source) = self.image_volume(container, |name, source| {
+            policy_of(source) != PullPolicy::Never && !is_known(name) && !self.is_here(source)
+        })?;
+        let reference = source.reference.clone().unwrap_or_default();
+        Some((VolumeImage { volume: volume.to_owned(), reference }, policy_of(source)))
+    }
+
+    /// The first such image volume that the container mounts.
+    fn image_volume(
+        &self,
+        container: &Container,
+        is_such: impl Fn(&str, &ImageVolumeSource) -> bool,
+    ) -> Option<(&'a str, &'a ImageVolumeSource)> {
         let volumes = self.spec.volumes.iter().flatten();
         let mut images = volumes.filter_map(|volume| Some((volume.name.as_str(), volume.image.as_ref()?)));
         images.find(|(name, source)| {
-            let mounted = container.volume_mounts.iter().flatten().any(|mount| mount.name == *name);
-            let here = || (self.world.image)(source.reference.as_deref().unwrap_or_default()).is_some();
-            mounted && !(self.record.image_volumes.contains_key(*name) && here())
+            let is_mounted = container.volume_mounts.iter().flatten().any(|mount| mount.name == *name);
+            is_mounted && is_such(name, source)
         })
+    }
+
+    fn is_here(&self, source: &ImageVolumeSource) -> bool {
+        (self.world.image)(source.reference.as_deref().unwrap_or_default()).is_some()
     }
 
     /// The image that the container waits for, as the pod spells it.
@@ -72,6 +95,10 @@ impl<'a> Turn<'a> {
 
 fn already_present(reference: &str) -> String {
     format!("Container image {reference:?} already present on machine and can be accessed by the pod")
+}
+
+fn policy_of(source: &ImageVolumeSource) -> PullPolicy {
+    pull_policy(source.reference.as_deref().unwrap_or_default(), source.pull_policy.as_deref())
 }
 
 /// The policy of the spec, or the API's default for the image's tag.
