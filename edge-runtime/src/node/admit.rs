@@ -3,14 +3,13 @@
 use k8s_openapi::api::core::v1::Pod;
 
 use super::context::Context;
-use super::pods::{Entry, Pods};
+use super::pods::Entry;
 use crate::launch::Launch;
 use crate::node_status::{Pressure, standard_labels};
 use crate::pod::admission::{self, Allocatable};
 use crate::pod::extended_resources;
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::refusal::{Admission as Verdict, Refusal};
-use crate::pod::spec::uid;
 use crate::pod::{affinity, ports};
 
 /// What the answer depends on.
@@ -27,9 +26,6 @@ impl Admission<'_> {
     pub(super) fn admit(&self, pod: &Pod) -> Verdict {
         if let Some(refusal) = self.refusal(pod) {
             return Verdict::Refused(refusal);
-        }
-        if let Some(before) = of_its_name(&self.cx.pods, pod) {
-            return Verdict::Waits(before);
         }
         verdict(self.no_place(pod, |_| true), || self.no_place(pod, |entry| entry.record.deletion.is_none()))
     }
@@ -114,21 +110,6 @@ impl Admission<'_> {
     }
 }
 
-/// A static pod whose manifest was changed waits until the one before it is gone (K8s pkg/kubelet/pod_workers.go,
-/// `allowStaticPodStart`): a stop lock may hold its end for long.
-fn of_its_name(pods: &Pods, pod: &Pod) -> Option<Refusal> {
-    let own = pods.get(uid(pod)).filter(|own| own.record.source == PodSource::Static)?;
-    let is_before = |(_, other): (&String, &Entry)| {
-        let (own, other) = (&own.record, &other.record);
-        let is_ending = other.source == PodSource::Static && other.deletion.is_some();
-        is_ending && other.uid != own.uid && other.namespace == own.namespace && other.name == own.name
-    };
-    pods.iter().any(is_before).then(|| Refusal {
-        reason: "StaticPodEnding".to_owned(),
-        message: "the pod of its manifest before the change".to_owned(),
-    })
-}
-
 /// `now`: the refusal beside all pods; `later`: beside those that are not ending.
 fn verdict(now: Option<Refusal>, later: impl FnOnce() -> Option<Refusal>) -> Verdict {
     let Some(refusal) = now else { return Verdict::Admitted };
@@ -138,28 +119,6 @@ fn verdict(now: Option<Refusal>, later: impl FnOnce() -> Option<Refusal>) -> Ver
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::bench::{Bench, pod};
-    use crate::pod::event::PodEvent;
-
-    #[test]
-    fn static_pod_waits_for_the_one_before_it() {
-        let mut bench = Bench::new();
-        for uid in ["before", "after", "other"] {
-            bench.add(uid);
-            let record = bench.record_mut(uid);
-            record.source = PodSource::Static;
-            if uid != "other" {
-                record.name = "web".to_owned();
-            }
-        }
-        let waits = |bench: &Bench| of_its_name(&bench.node.cx.pods, &pod("after", "web")).is_some();
-        bench.node.cx.tell("other", PodEvent::ObjectGone { grace_s: 30 });
-        assert!(!waits(&bench), "no other of its name is ending");
-        bench.node.cx.tell("before", PodEvent::ObjectGone { grace_s: 30 });
-        assert!(waits(&bench));
-        bench.record_mut("after").source = PodSource::Api;
-        assert!(!waits(&bench), "the API has one pod of a name at a time");
-    }
 
     #[test]
     fn pod_waits_for_ending_pods_alone() {

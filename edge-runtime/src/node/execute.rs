@@ -196,8 +196,12 @@ impl Node {
         log::info!("pod {}/{} is gone", record.namespace, record.name);
         let logs = self.cx.paths.pod_logs(&record.namespace, &record.name, &record.uid);
         match crate::sys::files::remove_tree(&logs) {
-            // Empty since the teardown; it showed that the logs are this node's.
-            Ok(()) => drop(std::fs::remove_dir(self.cx.paths.pod(uid))),
+            Ok(()) => {
+                // A held pod may have gone before its release.
+                let _ = std::fs::remove_file(self.cx.paths.released(uid));
+                // Empty since the teardown; it showed that the logs are this node's.
+                let _ = std::fs::remove_dir(self.cx.paths.pod(uid));
+            }
             Err(error) => log::warn!("logs stay: {error}"),
         }
     }

@@ -154,5 +154,7 @@ mod tests {
         assert_eq!(bench.take_dirty(), ["held"]);
         let holds = ["held", "other", "free"].map(|uid| bench.record(uid).start_hold);
         assert_eq!(holds, [StartHold::Released, StartHold::Held, StartHold::Open]);
+        bench.node.forget("held");
+        assert!(!bench.node.cx.paths.pod("held").exists(), "the mark goes with the pod");
     }
 }
