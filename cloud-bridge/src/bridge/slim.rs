@@ -158,10 +158,12 @@ impl SlimPod {
     }
 
     /// The past of a pod for a node that never had it, or has lost its state: that it has ended, and so never runs
-    /// again, and since when it is scheduled. Not part of the digest: a node that has the pod knows it.
+    /// again, since when it is scheduled, and that its first start is held no longer. Not part of the digest: a node that has
+    /// the pod knows it.
     fn past(&mut self, mut conditions: Vec<Value>) -> Option<Value> {
         let scheduled = self.conditions().find(|c| c["type"] == "PodScheduled" && c["status"] == "True");
-        conditions.extend(scheduled.cloned());
+        let released = self.conditions().find(|c| c["type"] == "HeldUpgrade" && c["status"] == "False");
+        conditions.extend(scheduled.into_iter().chain(released).cloned());
         let ended = self.has_ended();
         let mut status = if ended { self.status.take() } else { json!({}) };
         status.set("conditions", conditions.into());

@@ -78,6 +78,10 @@ fn the_past_of_a_pod_travels_but_is_no_news() {
     assert_eq!(body(&ended)["status"], all);
     assert_eq!(ended.digest, running.digest);
     assert!(ended.has_ended && !running.has_ended);
+    let released = json!({"type": "HeldUpgrade", "status": "False"});
+    let was_held = bound(json!({"phase": "Running", "conditions": [released.clone(), scheduled.clone()]}));
+    assert_eq!(body(&was_held)["status"], json!({"conditions": [scheduled.clone(), released]}));
+    assert_eq!(was_held.digest, running.digest);
     scheduled["status"] = "False".into();
     assert_eq!(body(&bound(json!({"conditions": [scheduled]}))).get("status"), None);
 }

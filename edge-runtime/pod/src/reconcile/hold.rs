@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::super::hold::{self, HELD, START_HELD};
 use super::super::record::{
@@ -24,7 +24,7 @@ impl Turn<'_> {
     pub(super) fn waits_for_release(&mut self) -> bool {
         let wanted = hold::holds_start(self.pod);
         match self.record.start_hold {
-            StartHold::Open if wanted && is_new(&self.record) => {
+            StartHold::Open if wanted && is_new(&self.record) && !was_released(self.pod) => {
                 self.record.start_hold = StartHold::Held;
                 self.steps.push(Step::Event(EventDraft::pod(false, "HeldUpgrade", START_HELD.to_owned())));
             }
@@ -133,6 +133,12 @@ impl Turn<'_> {
 fn is_new(record: &PodRecord) -> bool {
     let is_untouched = record.sandbox.generation == 0 && record.sandbox.state == SandboxState::None;
     is_untouched && record.containers.values().all(|c| c.attempt == 0)
+}
+
+/// Whether the API shows that the pod was released: to a node whose store is lost it is new again.
+fn was_released(pod: &Pod) -> bool {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| condition.type_ == HELD && condition.status == "False")
 }
 
 /// Whether the lock counts for the end of the pod: for a graceful deletion, before a container was told to stop for it.

@@ -86,6 +86,13 @@ fn running_pod_is_not_held() {
     sim.record = PodRecord::new("u", "ns", "p", PodSource::Api, &at("b", 0));
     sim.record.containers.entry("c".to_owned()).or_default().attempt = 1;
     assert_eq!(sim.turn(), ["sandbox"]);
+    // After a reboot only the API knows.
+    for (status, steps) in [("False", vec!["sandbox"]), ("True", vec![])] {
+        let mut sim = Sim::new(annotated(HOLD_UPGRADE, "true"));
+        sim.pod.status =
+            serde_json::from_value(json!({"conditions": [{"type": "HeldUpgrade", "status": status}]})).unwrap();
+        assert_eq!(sim.turn(), steps);
+    }
 }
 
 #[test]
