@@ -177,6 +177,7 @@ impl Node {
                 self.cx.pod_gone(&uid);
             }
         }
+        self.restore_cpus()?;
         for (pod, refusal) in restored.wanted {
             self.pod_wanted(pod, refusal)?;
         }
