@@ -77,7 +77,7 @@ pub fn check(shared: &CpuSet, held: &[Assignment], online: &CpuSet, reserved: &C
 fn checksum(policy: &str, shared: &CpuSet, held: &[Assignment]) -> u32 {
     let pods = held.chunk_by(|a, b| a.uid == b.uid).map(|pod| {
         let containers: Vec<String> = pod.iter().map(|one| format!("{}:{}", one.container, one.cpus)).collect();
-        format!("{}:map[{}]", pod.first().map_or("", |one| &one.uid), containers.join(" "))
+        format!("{}:map[{}]", pod.first().map_or("", |one| one.uid.as_str()), containers.join(" "))
     });
     let pods: Vec<String> = pods.collect();
     let text = format!(
