@@ -76,9 +76,10 @@ impl Cpus {
         self.0.is_some()
     }
 
-    /// Restores the assignments of an earlier start. Returns what to report: assignments that cannot stay, and pods for
-    /// which there are too few CPUs, which go on in the shared pool.
-    pub fn restore(&mut self, pods: &[Holder<'_>]) -> Vec<String> {
+    /// Restores the assignments of an earlier start. `complete`: there are no other pods; otherwise their assignments
+    /// stay. Returns what to report: assignments that cannot stay, and pods for which there are too few CPUs, which go
+    /// on in the shared pool.
+    pub fn restore(&mut self, pods: &[Holder<'_>], complete: bool) -> Vec<String> {
         let Some(own) = self.0.as_deref_mut() else { return Vec::new() };
         let mut told = Vec::new();
         match own.stored() {
@@ -87,25 +88,25 @@ impl Cpus {
             Err(why) => told.push(own.set_aside(&why)),
         }
         own.changed = true;
-        told.extend(own.settle(pods));
+        told.extend(own.settle(pods, complete));
         told
     }
 
-    /// Compares with the CPUs that are online now, and frees those of pods that are gone. Returns as
+    /// Compares with the CPUs that are online now, and frees those of pods that are gone. Arguments and result as of
     /// [`Cpus::restore`].
-    pub fn look(&mut self, pods: &[Holder<'_>]) -> Vec<String> {
+    pub fn look(&mut self, pods: &[Holder<'_>], complete: bool) -> Vec<String> {
         let Some(own) = self.0.as_deref_mut() else { return Vec::new() };
         let before = own.topology.online();
         let changed = list(&own.sys.join("online")).filter(|online| *online != before);
         let Some(topology) = changed.and_then(|_| read(&own.sys)) else {
-            own.settle(pods);
+            own.settle(pods, complete);
             return Vec::new();
         };
         let now = topology.online();
         own.topology = topology;
         own.reserved = own.topology.reserved(own.reserve.0.as_ref(), own.reserve.1);
         let mut told = vec![own.set_aside(&format!("the CPUs {now} are online, and before {before} were"))];
-        told.extend(own.settle(pods));
+        told.extend(own.settle(pods, complete));
         told
     }
 
@@ -174,8 +175,8 @@ impl Static {
     }
 
     /// Frees what belongs to no pod, and assigns what pods lack.
-    fn settle(&mut self, pods: &[Holder<'_>]) -> Vec<String> {
-        self.retain(|one| pods.iter().any(|(pod, _)| uid(pod) == one.uid));
+    fn settle(&mut self, pods: &[Holder<'_>], complete: bool) -> Vec<String> {
+        self.retain(|one| !complete || pods.iter().any(|(pod, _)| uid(pod) == one.uid));
         let mut told = Vec::new();
         for (pod, _) in pods.iter().filter(|(_, wants)| *wants) {
             if let Err(shortage) = self.assign(pod) {

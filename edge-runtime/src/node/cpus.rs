@@ -18,7 +18,7 @@ impl Node {
         if !self.launch.containers.cpus.is_on() {
             return Ok(());
         }
-        let told = self.launch.containers.cpus.restore(&holders(&self.cx.pods));
+        let told = self.launch.containers.cpus.restore(&holders(&self.cx.pods), !self.cx.recovery.is_under_way());
         self.tell_about_cpus(&told)
     }
 
@@ -31,7 +31,7 @@ impl Node {
         if !self.launch.containers.cpus.is_on() {
             return Ok(());
         }
-        let told = self.launch.containers.cpus.look(&holders(&self.cx.pods));
+        let told = self.launch.containers.cpus.look(&holders(&self.cx.pods), !self.cx.recovery.is_under_way());
         self.launch.containers.cpus.take_changed();
         self.write_cpus();
         self.tell_about_cpus(&told)

@@ -66,7 +66,7 @@ fn without_the_policy_nothing_is_kept_or_given() {
     let base = Base::new(&paths, std::rc::Rc::new(config), crate::sys::cgroup::Cgroups::absent());
     let mut cpus = Cpus::open(&base, Path::new("/nowhere")).unwrap();
     let own = [pod("u", "1")];
-    assert!(cpus.restore(&holders(&own)).is_empty() && cpus.look(&holders(&own)).is_empty());
+    assert!(cpus.restore(&holders(&own), true).is_empty() && cpus.look(&holders(&own), true).is_empty());
     cpus.take(&own[0]);
     cpus.free("v");
     assert!(!cpus.is_on() && !cpus.take_changed());
@@ -78,7 +78,7 @@ fn without_the_policy_nothing_is_kept_or_given() {
 fn assignments_outlive_the_daemon() {
     let board = board("0-3", &[]);
     let mut cpus = open(&board, None);
-    assert!(cpus.restore(&[]).is_empty());
+    assert!(cpus.restore(&[], true).is_empty());
     assert_eq!(stored(&board)["defaultCpuSet"], "0-3");
     cpus.take_changed();
     let pods = [pod("u", "1"), pod("v", "2"), pod("w", "500m")];
@@ -96,8 +96,11 @@ fn assignments_outlive_the_daemon() {
     assert!(refusal.message.contains("requested=1, available=0"), "{refusal:?}");
     assert_eq!(cpus.refusal(&pod("x", "1"), |uid| uid != "u"), None, "when u has ended");
 
+    let mut damaged = open(&board, None);
+    assert!(damaged.restore(&[], false).is_empty());
+    assert_eq!(list_of(&damaged, "u"), "1", "the store may not know all pods");
     let mut again = open(&board, None);
-    assert!(again.restore(&holders(&pods[1..])).is_empty());
+    assert!(again.restore(&holders(&pods[1..]), true).is_empty());
     assert_eq!((list_of(&again, "v").as_str(), list_of(&again, "w").as_str()), ("2-3", "0-1"));
     assert!(!again.of("w", "c").unwrap().exclusive && again.of("v", "c").unwrap().exclusive);
     assert_eq!(stored(&board)["entries"], json!({"v": {"c": "2-3"}}), "u is in no store");
@@ -111,7 +114,7 @@ fn damaged_state_is_set_aside() {
     let board = board("0-3", &[]);
     std::fs::write(file(&board), r#"{"policyName": "static""#).unwrap();
     let pods = [pod("u", "2")];
-    let told = open(&board, None).restore(&holders(&pods));
+    let told = open(&board, None).restore(&holders(&pods), true);
     assert!(matches!(told.as_slice(), [one] if one.contains("assigned anew") && one.contains("EOF")), "{told:?}");
     assert_eq!(stored(&board)["entries"], json!({"u": {"c": "1-2"}}));
     assert!(file(&board).with_extension("old").exists());
@@ -121,14 +124,14 @@ fn damaged_state_is_set_aside() {
 fn offline_cpus_are_taken_from_nobody_silently() {
     let board = board("0-3", &[]);
     let mut cpus = open(&board, Some("3"));
-    cpus.restore(&[]);
+    cpus.restore(&[], true);
     let pods = [pod("u", "1"), pod("v", "2")];
     pods.iter().for_each(|one| cpus.take(one));
     assert_eq!((list_of(&cpus, "u"), list_of(&cpus, "v")), ("0".to_owned(), "1-2".to_owned()));
-    assert!(cpus.look(&holders(&pods)).is_empty());
+    assert!(cpus.look(&holders(&pods), true).is_empty());
     std::fs::write(board.path().join("online"), "0,2-3\n").unwrap();
     // At the next start, and while the daemon runs.
-    let told = [open(&board, Some("3")).restore(&holders(&pods)), cpus.look(&holders(&pods))];
+    let told = [open(&board, Some("3")).restore(&holders(&pods), true), cpus.look(&holders(&pods), true)];
     for told in told {
         let shortage =
             "pod v_ns(v) shares its CPUs: not enough cpus available to satisfy request: requested=2, available=1";
@@ -141,6 +144,6 @@ fn offline_cpus_are_taken_from_nobody_silently() {
     assert!(!cpus.of("v", "c").unwrap().exclusive && cpus.take_changed());
     // It is back: what was short has its CPUs again, and the reserved one is the same.
     std::fs::write(board.path().join("online"), "0-3\n").unwrap();
-    assert_eq!(cpus.look(&holders(&pods)).len(), 1);
+    assert_eq!(cpus.look(&holders(&pods), true).len(), 1);
     assert_eq!((list_of(&cpus, "v").as_str(), cpus.of("v", "c").unwrap().exclusive), ("1-2", true));
 }

@@ -177,11 +177,11 @@ impl Node {
                 self.cx.pod_gone(&uid);
             }
         }
-        self.restore_cpus()?;
         for (pod, refusal) in restored.wanted {
             self.pod_wanted(pod, refusal)?;
         }
         self.cx.recovery.keep(restored.kept);
+        self.restore_cpus()?;
         self.begin_recovery()?;
         self.follow_neighbours()?;
         self.watch_rules();
