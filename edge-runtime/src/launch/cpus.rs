@@ -143,7 +143,14 @@ impl Cpus {
         Some(cpus::given(&own.held, &cpus::shared(&own.topology.online(), &own.held), uid, container))
     }
 
-    /// Whether assignments have changed since the last call.
+    /// A container has started, whose CPUs may have been given away since it was prepared.
+    pub fn started(&mut self) {
+        if let Some(own) = self.0.as_deref_mut() {
+            own.changed = true;
+        }
+    }
+
+    /// Whether containers may run elsewhere than they should, since the last call.
     pub fn take_changed(&mut self) -> bool {
         self.0.as_deref_mut().is_some_and(|own| std::mem::take(&mut own.changed))
     }

@@ -22,8 +22,8 @@ impl Node {
         self.tell_about_cpus(&told)
     }
 
-    /// Periodic check: CPUs that went offline or came back, pods that are gone, and containers that do not run where they
-    /// should, such as one that was being started when its CPUs were given away.
+    /// Periodic check: CPUs that went offline or came back, pods that are gone, and containers whose CPUs another program
+    /// has changed.
     ///
     /// # Errors
     /// The store cannot be written.

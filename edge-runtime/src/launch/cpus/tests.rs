@@ -69,6 +69,7 @@ fn without_the_policy_nothing_is_kept_or_given() {
     assert!(cpus.restore(&holders(&own), true).is_empty() && cpus.look(&holders(&own), true).is_empty());
     cpus.take(&own[0]);
     cpus.free("v");
+    cpus.started();
     assert!(!cpus.is_on() && !cpus.take_changed());
     assert_eq!((cpus.of("u", "c"), cpus.refusal(&pod("u", "99"), |_| true)), (None, None));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file");
@@ -87,6 +88,8 @@ fn assignments_outlive_the_daemon() {
         cpus.take(one);
     }
     assert!(cpus.take_changed() && !cpus.take_changed());
+    cpus.started();
+    assert!(cpus.take_changed(), "a container may have been prepared before the last change");
     let state = stored(&board);
     assert_eq!(
         (&state["defaultCpuSet"], &state["entries"]),
