@@ -24,6 +24,7 @@
 //! | `settings` | what can be chosen |
 //! | `well_known`, `name` | labels and annotations of Nodes; how objects are named |
 //! | `shared` | what all of these tasks have in common |
+//! | `replicas` | what kubelet ports ask about nodes of other bridges |
 //! | `backend`, `streams`, `chunks` | what kubectl asks of a node, and its bytes |
 //! | `stream_memory` | pure but for the count: how many streams a user may have open |
 //! | `overview` | how every node and its connection is, for people and monitoring |
@@ -61,6 +62,7 @@ mod policy_view;
 mod process;
 pub(crate) mod refused_ports;
 mod rejections;
+mod replicas;
 mod reports;
 pub(crate) mod requests;
 mod resource;
@@ -103,9 +105,9 @@ use stream_memory::StreamMemory;
 pub use credential::Credential;
 pub(crate) use node_access::is_revoked;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
-pub use reports::{AddressType, KubeletEndpoint, NodeOverrides};
+pub use reports::{AddressType, EndpointOf, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
-pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
+pub use settings::{ApiAddress, Gone, NodeSeen, PodsSeen, Settings};
 pub use told::groups::ServiceScope;
 pub use well_known::BRIDGED_LABEL;
 pub(crate) use well_known::is_held;

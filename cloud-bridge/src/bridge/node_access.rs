@@ -1,7 +1,7 @@
 //! Admission of nodes: a node may connect while its Node object exists and does not forbid it.
 //!
 //! Joining creates the object; deleting it revokes the node permanently: only a new token admits it again. Pure, except
-//! the request about a node that the watch has not shown yet. Also stores where requests for rules are accepted for it.
+//! the request about a node that the watch has not shown yet. Also stores where its bridge accepts requests of other bridges.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::requests::{Patch, Requests, is_path_segment};
-use super::well_known::{BRIDGED_LABEL, RULES_ANNOTATION};
+use super::well_known::{BRIDGED_LABEL, REPLICA_ANNOTATION, RULES_ANNOTATION};
 use crate::pki::clock;
 
 /// Set by a join: certificates of the node that were issued before are void.
@@ -50,14 +50,17 @@ pub(super) struct Access {
     from: Option<SystemTime>,
     /// Where its bridge takes requests for rules.
     rules_at: Option<Box<str>>,
+    /// Where its bridge takes kubelet requests of other bridges.
+    replica_at: Option<Box<str>>,
 }
 
 impl Access {
     pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
         let from = annotation(ISSUED_FROM).and_then(|text| text.parse::<Timestamp>().ok()).map(SystemTime::from);
-        let rules_at = annotation(RULES_ANNOTATION).map(|text| text.as_str().into());
-        Self { revoked: is_revoked(metadata), from, rules_at }
+        let place = |name| annotation(name).map(|text| text.as_str().into());
+        let (rules_at, replica_at) = (place(RULES_ANNOTATION), place(REPLICA_ANNOTATION));
+        Self { revoked: is_revoked(metadata), from, rules_at, replica_at }
     }
 
     /// Whether a certificate issued then is good.
@@ -100,6 +103,11 @@ impl NodeAccess {
     /// Where the bridge of this node takes requests for rules, if it says so.
     pub(super) fn rules_at(&self, node: &str) -> Option<String> {
         self.known().get(node)?.rules_at.as_deref().map(str::to_owned)
+    }
+
+    /// Where the bridge of this node takes kubelet requests of other bridges, if it says so.
+    pub(super) fn replica_at(&self, node: &str) -> Option<String> {
+        self.known().get(node)?.replica_at.as_deref().map(str::to_owned)
     }
 
     pub(super) fn remove(&self, node: &str) {

@@ -5,6 +5,7 @@ mod authority;
 mod behind;
 mod compression;
 mod devices;
+mod forwarding;
 mod identity;
 mod jobs;
 mod kubelet;
