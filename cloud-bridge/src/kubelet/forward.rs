@@ -32,21 +32,31 @@ use crate::accept::client::held;
 use crate::pki::authority::Authority;
 use crate::pki::{PkiError, clock};
 
-/// Timeout for connecting to the other bridge, TLS included.
-const DIAL: Duration = Duration::from_secs(10);
-/// Timeout for the head of its answer, for which it gives its node 30 s.
-const HEAD: Duration = Duration::from_secs(60);
-/// Time for which the other bridge may take nothing of what is sent to it. Its node may be as slow.
+/// Time for which the other bridge may take nothing of what is sent to it, or answer no probe of its idle connection
+/// (tcp(7), TCP_USER_TIMEOUT). Its node may be as slow.
 const UNREAD: Duration = Duration::from_secs(120);
-/// Idle time before probes of a connection, and their interval: a machine that is gone is noticed within a minute.
+/// Idle time before probes of a connection, and their interval.
 const PROBE: Duration = Duration::from_secs(15);
 /// Time for an upgraded connection after one side has closed.
 const ENDING: Duration = Duration::from_secs(10);
 /// Limits of what is read ahead, and of unsent bytes in TLS, for each request.
 const BUFFERS: (usize, usize) = (32 << 10, 16 << 10);
 
+/// Timeouts for the other bridge.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// For connecting, TLS included.
+    dial: Duration,
+    /// For the head of an answer.
+    head: Duration,
+}
+
+/// The other bridge gives its node 30 s for an answer.
+const PATIENCE: Patience = Patience { dial: Duration::from_secs(10), head: Duration::from_secs(60) };
+
 /// Client for the other bridges of the cluster.
 pub struct Forwarder {
+    patience: Patience,
     authority: Arc<Authority>,
     tls: Mutex<Option<(SystemTime, TlsConnector)>>,
     count: Arc<Count>,
@@ -55,7 +65,7 @@ pub struct Forwarder {
 impl Forwarder {
     /// Opens no connection yet. The authority signs this bridge's certificate, and verifies those of other bridges.
     pub fn new(authority: Arc<Authority>) -> Arc<Self> {
-        Arc::new(Self { authority, tls: Mutex::default(), count: Arc::default() })
+        Arc::new(Self { patience: PATIENCE, authority, tls: Mutex::default(), count: Arc::default() })
     }
 
     /// Asks the bridge at `place` (`IP:PORT`), and returns its answer. A request that it upgrades continues in a task of its own.
@@ -79,8 +89,10 @@ impl Forwarder {
         };
         let made = request(node, place, parts).ok_or_else(|| problem("this is no address".to_owned()))?;
         let tls = self.tls().map_err(|error| problem(error.to_string()))?;
-        let dialled = timeout(DIAL, dial(place, &tls)).await;
-        let stream = dialled.map_err(|_| problem(format!("it cannot be reached within {} s", DIAL.as_secs())))?;
+        let late = |what: &str, limit: Duration| problem(format!("{what} within {} s", limit.as_secs()));
+        let Patience { dial: dial_within, head } = self.patience;
+        let dialled = timeout(dial_within, dial(place, &tls)).await;
+        let stream = dialled.map_err(|_| late("it cannot be reached", dial_within))?;
         let stream = stream.map_err(|error| problem(format!("it cannot be reached: {error}")))?;
         let mut builder = http1::Builder::new();
         let spoken = builder.max_buf_size(BUFFERS.0).handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await;
@@ -92,12 +104,9 @@ impl Forwarder {
         });
         let guard = (counted, Ending(task.abort_handle()));
         let sent = sender.send_request(made);
-        let sent = match head_within(asked) {
-            Some(limit) => {
-                let late = |_| problem(format!("it does not answer within {} s", limit.as_secs()));
-                timeout(limit, sent).await.map_err(late)?
-            }
-            None => sent.await,
+        let sent = match is_answered_soon(asked) {
+            true => timeout(head, sent).await.map_err(|_| late("it does not answer", head))?,
+            false => sent.await,
         };
         let mut answer = sent.map_err(|error| problem(format!("it broke off: {error}")))?;
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -152,18 +161,15 @@ async fn dial(place: &str, tls: &TlsConnector) -> std::io::Result<TlsStream<TcpS
     socket.set_nodelay(true)?;
     let options = socket2::SockRef::from(&socket);
     options.set_tcp_user_timeout(Some(UNREAD))?;
-    options.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE).with_interval(PROBE).with_retries(3))?;
+    options.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE).with_interval(PROBE))?;
     let mut stream = tls.connect(ServerName::IpAddress(address.ip().into()), socket).await?;
     stream.get_mut().1.set_buffer_limit(Some(BUFFERS.1));
     Ok(stream)
 }
 
-/// Time for the head of an answer; a log that is followed may be silent for days.
-fn head_within(asked: &KubeletRequest) -> Option<Duration> {
-    match asked {
-        KubeletRequest::Logs { options: LogOptions { follow: true, .. }, .. } => None,
-        _ => Some(HEAD),
-    }
+/// Whether the head of an answer comes in a limited time; a log that is followed may be silent for days.
+fn is_answered_soon(asked: &KubeletRequest) -> bool {
+    !matches!(asked, KubeletRequest::Logs { options: LogOptions { follow: true, .. }, .. })
 }
 
 /// The request for the other bridge: without a body, which no request has, and without the caller's credentials. `None` if

@@ -37,6 +37,7 @@ use table::Table;
 /// Time after which a port that was closed for another node is opened for it: its listener ends in a task.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// Ports and their listeners.
 #[derive(Debug, Default)]
 struct State {
     table: Table,
@@ -88,18 +89,25 @@ impl Ports {
         }
     }
 
-    /// Address of the kubelet API of this node; opens its port if needed. `None` if no port is free.
+    /// Address of the kubelet API of this node, which is connected here; opens its port if needed. `None` if no port is free.
     pub fn endpoint(&self, node: &str) -> Option<KubeletEndpoint> {
         let mut state = self.state();
         if let Some(port) = state.table.open(node) {
             return Some(self.at(port));
         }
-        self.bridge.get()?;
+        // A write for a node that has just been deleted opens no port.
+        if !self.bridge.get()?.0.is_connected(node) {
+            return None;
+        }
         let ports = state.table.named(node).into_iter().chain(candidates(node, self.range));
         let listener = ports.filter(|port| state.table.is_free(*port, node)).find_map(|port| self.listen(port).ok());
+        let was_refused = refused_ports::has(node);
         refused_ports::note(node, listener.is_none());
         let Some((listener, port)) = listener else {
-            log::error!("node {node}: no port of {}-{} is free for its kubelet API", self.range.0, self.range.1);
+            // Each write of the Node asks again.
+            if !was_refused {
+                log::error!("node {node}: no port of {}-{} is free for its kubelet API", self.range.0, self.range.1);
+            }
             return None;
         };
         self.open(&mut state, node, listener, port);

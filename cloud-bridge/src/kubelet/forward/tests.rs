@@ -3,6 +3,7 @@
 use kubelet_api::request;
 
 use super::*;
+use crate::pki::identity::Holder;
 
 fn parts(headers: &[(&str, &str)]) -> Parts {
     let mut request = Request::post("https://10.0.0.1:10360/exec/ns/p/c?command=ls&output=1");
@@ -38,10 +39,10 @@ fn forwarded_request_keeps_its_upgrade_and_loses_credentials() {
 
 #[test]
 fn only_a_followed_log_may_be_silent() {
-    let within = |uri: &str| head_within(&request::parse(&http::Method::GET, &uri.parse().unwrap()).unwrap());
-    assert_eq!(within("/containerLogs/ns/p/c?follow=true"), None);
+    let soon = |uri: &str| is_answered_soon(&request::parse(&http::Method::GET, &uri.parse().unwrap()).unwrap());
+    assert!(!soon("/containerLogs/ns/p/c?follow=true"));
     for uri in ["/containerLogs/ns/p/c", "/exec/ns/p/c?command=ls&output=1", "/stats/summary", "/portForward/ns/p"] {
-        assert_eq!(within(uri), Some(HEAD), "{uri}");
+        assert!(soon(uri), "{uri}");
     }
 }
 
@@ -81,6 +82,39 @@ async fn bridge_that_is_gone_or_has_another_authority_is_named() {
     assert!(is_said(&gone, "cannot be reached"), "{gone}");
     let nonsense = ask("bridge.example:9446").await;
     assert!(is_said(&nonsense, "cannot be reached"), "{nonsense}");
+}
+
+#[tokio::test]
+async fn silent_bridge_is_left_in_time() {
+    let authority = Arc::new(Authority::create("own").unwrap());
+    let callers = [authority.certificate().clone()];
+    let signed = authority.server(&[]).unwrap();
+    let config = crate::pki::tls::server_config(authority.certificate(), signed, &callers, &[]).unwrap();
+    let mut forwarder = Arc::into_inner(Forwarder::new(Arc::clone(&authority))).unwrap();
+    let ask = async |forwarder: &Forwarder, place: &str| {
+        let failed = forwarder.forward("edge-1", place, &KubeletRequest::Healthz, &parts(&[])).await;
+        failed.map(|answer| answer.status()).unwrap_err().to_string()
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    // The kernel accepts the connection, and the bridge does not.
+    forwarder.patience.dial = Duration::from_millis(100);
+    let why = ask(&forwarder, &place).await;
+    assert!(why.contains("cannot be reached within"), "{why}");
+    drop(listener.accept().await.unwrap());
+
+    let server = tokio::spawn(async move {
+        let (socket, _) = listener.accept().await.unwrap();
+        let tls = tokio_rustls::TlsAcceptor::from(config).accept(socket).await.unwrap();
+        let holder = Holder::of(&tls.get_ref().1.peer_certificates().unwrap()[0]).unwrap();
+        assert_eq!(replica::check(Some(&holder), clock::now()), Ok(()));
+        std::future::pending::<()>().await;
+    });
+    forwarder.patience = Patience { dial: PATIENCE.dial, head: Duration::from_millis(100) };
+    let why = ask(&forwarder, &place).await;
+    assert!(why.contains("does not answer within"), "{why}");
+    assert!(!server.is_finished(), "it has seen a bridge");
+    server.abort();
 }
 
 #[test]
