@@ -147,7 +147,9 @@ type Guard = (Place, Ending);
 
 fn config(authority: &Authority) -> Result<ClientConfig, PkiError> {
     let mut roots = RootCertStore::empty();
-    roots.add(authority.certificate().clone())?;
+    for one in authority.trusted() {
+        roots.add(one)?;
+    }
     let own = replica::sign(authority)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_details(provider, Arc::new(clock::Floored));

@@ -37,8 +37,7 @@ pub async fn serve(
 ) -> anyhow::Result<Infallible> {
     let Some(listener) = listener else { return std::future::pending().await };
     let serving = Serving::new(Arc::clone(authority), names)?;
-    let callers = std::slice::from_ref(authority.certificate());
-    let tls = TlsAcceptor::from(tls::lasting_config(&serving, callers, &[b"http/1.1"])?);
+    let tls = TlsAcceptor::from(tls::lasting_config(&serving, &authority.trusted(), &[b"http/1.1"])?);
     log::info!("requests of other bridges are taken at {}", listener.local_addr()?);
     let accepting = accept::each(listener, Arc::clone(&gate), "port of other bridges", move |socket, peer, arrival| {
         let (tls, bridge) = (tls.clone(), bridge.clone());
