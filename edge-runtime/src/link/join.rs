@@ -7,6 +7,8 @@
 //! A claim token is for many boards. The bridge names each by its hardware, and a board may have to wait for an approval: it
 //! sends the same request again until it is answered.
 
+mod pauses;
+
 use super::address::BridgeAddress;
 use super::csr::{self, Signed};
 use super::dial::{self, DialError};
@@ -26,6 +28,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use pauses::Pauses;
 
 /// Timeout for the bridge's answer: it asks the API server first.
 const ANSWER: Duration = Duration::from_secs(30);
