@@ -60,7 +60,7 @@ pub(crate) enum BecomeError {
 }
 
 impl BecomeError {
-    /// Seconds until the next attempt, if the bridge has named them.
+    /// Seconds until the next attempt, if the answer of the bridge says when one is of use.
     fn retry_seconds(&self) -> Option<u64> {
         if let Self::Join(error) = self { error.retry_seconds() } else { None }
     }

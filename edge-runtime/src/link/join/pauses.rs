@@ -12,8 +12,8 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Returns the wait before the next attempt. `named` is the number of seconds that the bridge has named; `random` is
-    /// uniform.
+    /// Returns the wait before the next attempt. `named` is the number of seconds after which the bridge
+    /// wants it; `random` is uniform.
     pub fn next(&mut self, named: Option<u64>, random: u32) -> Duration {
         let own = SECONDS[self.attempts.min(SECONDS.len() - 1)];
         self.attempts = self.attempts.saturating_add(1);
