@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
 use cloud_bridge::cli::{self, Arguments};
 use cloud_bridge::steps;
 
@@ -17,7 +16,7 @@ fn main() -> ExitCode {
     if cloud_bridge::standalone::is_cel_helper() {
         return told(sampan_cel::helper::run().map(|()| ExitCode::SUCCESS).map_err(Into::into));
     }
-    told(run(Arguments::parse()))
+    told(run(cli::arguments()))
 }
 
 fn told(outcome: anyhow::Result<ExitCode>) -> ExitCode {
