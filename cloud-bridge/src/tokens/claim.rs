@@ -36,7 +36,7 @@ pub(crate) struct ClaimOptions {
     #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = duration)]
     ttl: Duration,
     /// Number of boards, at most 5000.
-    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
     uses: usize,
     /// Who approves requests. A board whose Node exists always waits for a person.
     #[arg(long, value_name = "WHO", value_enum, default_value = "manual")]
