@@ -4,7 +4,6 @@
 mod docs_tests;
 mod groups;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -14,6 +13,7 @@ use edge_protocol::build;
 use serde_json::Value;
 
 use crate::authority::{self, AuthorityVerb};
+pub use crate::output::ReaderGone;
 use crate::output::{Structured, print};
 use crate::tokens::{self, TokenVerb};
 #[cfg(feature = "standalone")]
@@ -160,7 +160,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "cloud-bridge", &mut script);
-            std::io::stdout().write_all(&script).context("stdout")
+            print(&String::from_utf8(script)?)
         }
         Verb::Man { verb } => manual(&verb),
         Verb::Version { output } => {
@@ -186,7 +186,7 @@ fn manual(verb: &[String]) -> anyhow::Result<()> {
     let mut page = Vec::new();
     let page_of = clap_mangen::Man::new(command).title(name).section("8").manual("").source("");
     page_of.render(&mut page)?;
-    std::io::stdout().write_all(&page).context("stdout")
+    print(&String::from_utf8(page)?)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use cloud_bridge::cli::{self, Arguments};
+use cloud_bridge::cli::{self, Arguments, ReaderGone};
 use cloud_bridge::steps;
 
 /// Steps of tasks between two looks at sockets and timers (tokio: 61), and until one has its turn that another thread
@@ -22,6 +22,8 @@ fn main() -> ExitCode {
 fn told(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
+        // What a shell makes of SIGPIPE, which Rust ignores.
+        Err(error) if error.is::<ReaderGone>() => ExitCode::from(128 + 13),
         Err(error) => {
             // Nothing is left to tell it to when stderr is gone.
             let _ = writeln!(std::io::stderr(), "cloud-bridge: {error:#}");
