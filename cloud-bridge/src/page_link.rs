@@ -45,7 +45,7 @@ pub struct Options {
 /// # Errors
 /// The bridge has no page, or the API refuses an object or the token.
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let (client, _) = options.reach.client().await?;
+    let (client, _) = options.reach.running().await?;
     let about = info::known(&client).await?;
     let url = options.url.or(about.page).context("the bridge serves no page: start it with --page ADDRESS:PORT")?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);

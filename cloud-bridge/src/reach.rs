@@ -1,5 +1,6 @@
-//! How a command finds the API of its bridge: by flags, else by what is on this machine. Finds; opens nothing.
+//! How a command finds the API of its bridge: by flags, else by what is on this machine; and what it says if that does not answer.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -87,6 +88,21 @@ impl Reach {
         Ok((flags::client(kubeconfig).await?, state))
     }
 
+    /// Same as [`Reach::client`], of an API that answers.
+    ///
+    /// # Errors
+    /// It does not answer: why, and what to do.
+    pub(crate) async fn running(self) -> anyhow::Result<(kube::Client, Option<PathBuf>)> {
+        let (client, state) = self.client().await?;
+        match client.apiserver_version().await {
+            // What the API refuses is told where it is needed.
+            Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_))) => {
+                bail!(unanswered(&error, state.as_deref()))
+            }
+            _ => Ok((client, state)),
+        }
+    }
+
     fn find(
         self,
         environment: Option<OsString>,
@@ -121,6 +137,22 @@ impl Reach {
             );
         }
         Ok(Found::Cluster)
+    }
+}
+
+/// What to look at if an API does not answer. The last cause is what the kernel or TLS says; those before it only say that a
+/// request failed.
+fn unanswered(error: &kube::Error, state: Option<&Path>) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    match state {
+        Some(state) => format!(
+            "the bridge of {} does not answer: {cause}; see systemctl status cloud-bridge, or cloud-bridge doctor",
+            state.display()
+        ),
+        None => format!("the API does not answer: {cause}"),
     }
 }
 
@@ -207,6 +239,14 @@ mod tests {
         };
         assert_eq!(found(None), Found::Kubeconfig("/k".into()));
         assert_eq!(found(Some("/s".into())), Found::State("/s".into()));
+    }
+
+    #[test]
+    fn stopped_bridge_is_named_with_the_cause() {
+        let error = || kube::Error::Service(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+        let why = unanswered(&error(), Some(Path::new("/s")));
+        assert!(why.starts_with("the bridge of /s does not answer: connection refused; see systemctl"), "{why}");
+        assert_eq!(unanswered(&error(), None), "the API does not answer: connection refused");
     }
 
     #[test]

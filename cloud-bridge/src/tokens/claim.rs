@@ -71,7 +71,7 @@ fn label(text: &str) -> anyhow::Result<(String, String)> {
 }
 
 pub(super) async fn run(options: ClaimOptions) -> anyhow::Result<()> {
-    let (client, _) = options.reach.client().await?;
+    let (client, _) = options.reach.running().await?;
     let about = info::known(&client).await?;
     let now = apimachinery::clock::timestamp();
     let terms = Terms {
