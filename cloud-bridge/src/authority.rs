@@ -95,7 +95,7 @@ pub(crate) async fn run(verb: AuthorityVerb) -> anyhow::Result<()> {
             print(&begun(state.is_some(), delay, options.renew_within))
         }
         AuthorityVerb::Status(options) => {
-            let (client, folder) = options.reach.client().await?;
+            let (client, folder) = options.reach.running().await?;
             let state = status::look(&client, folder.as_deref()).await?;
             print(&match options.output {
                 Some(form) => form.text(&state)?,

@@ -52,7 +52,7 @@ struct PlaceFlags {
 
 /// Writes a backup; the bridge may run.
 pub(crate) fn back_up(options: BackupOptions) -> anyhow::Result<()> {
-    let (state, to) = (state_folder(options.place.state), options.file);
+    let (state, to) = (state_folder(options.place.state)?, options.file);
     ensure_whole(&state)?;
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let real = |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
@@ -75,7 +75,7 @@ pub(crate) fn back_up(options: BackupOptions) -> anyhow::Result<()> {
 
 /// Restores a backup, or prints what that would do.
 pub(crate) fn bring_back(options: RestoreOptions) -> anyhow::Result<()> {
-    let (state, from) = (state_folder(options.place.state), options.file);
+    let (state, from) = (state_folder(options.place.state)?, options.file);
     let found = backup::inspect(&from)?;
     files::check(&found.files).with_context(|| from.display().to_string())?;
     let made = found.made.parse::<Timestamp>().with_context(|| format!("{}: time of the backup", from.display()))?;

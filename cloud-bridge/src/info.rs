@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use http::Uri;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Patch, PatchParams};
@@ -49,7 +49,12 @@ pub async fn read(client: &Client) -> Result<Info, InfoError> {
 
 /// Reads the information for commands, which cannot go on without it.
 pub(crate) async fn known(client: &Client) -> anyhow::Result<Info> {
-    read(client).await.context("asking the API about its bridge (has it ever run?)")
+    match read(client).await {
+        Err(InfoError::Api(error)) if matches!(*error, kube::Error::Api(ref status) if status.is_not_found()) => {
+            bail!("no bridge has run with this API yet: it has no configmap {NAMESPACE}/{NAME}")
+        }
+        read => read.context("asking the API about its bridge"),
+    }
 }
 
 /// Writes it, creating namespace and object.
