@@ -51,7 +51,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let (client, state) = options.reach.client().await?;
+    let (client, state) = options.reach.running().await?;
     let state = state
         .context("only a standalone bridge has an API of its own: beside a cluster, use a kubeconfig of the cluster")?;
     let api = info::known(&client).await?.api;
@@ -118,7 +118,7 @@ pub fn document(authority: &Authority, server: &str, user: &str, signed: &Signed
         "kind": "Config",
         "clusters": [{"name": "sampan", "cluster": {
             "server": server,
-            "certificate-authority-data": base64(authority.certificate_pem()),
+            "certificate-authority-data": base64(authority.trusted_pem()),
         }}],
         "users": [{"name": user, "user": {
             "client-certificate-data": base64(to_pem("CERTIFICATE", &signed.certificate)),

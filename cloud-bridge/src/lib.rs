@@ -17,7 +17,9 @@
 //! | `certificates` | what was asked for in CertificateSigningRequests and approved |
 //! | `invitation` | how a token reaches a device |
 //! | `tokens` | the verbs of join tokens |
+//! | `authority` | the verbs that replace the certificate authority |
 //! | `doctor` | what is wrong with a bridge |
+//! | `backup`, `state_folder` | backups of a standalone bridge, and the folder that they restore |
 //! | `kubeconfig` | kubeconfigs of the embedded API |
 //! | [`nodes`], `operator` | the nodes of running bridges, and the client that asks for them |
 //! | `output` | tables, JSON and YAML of commands |
@@ -32,6 +34,9 @@ pub mod accept;
 pub mod api_endpoints;
 #[cfg(feature = "standalone")]
 pub mod api_port;
+mod authority;
+#[cfg(feature = "standalone")]
+mod backup;
 pub mod bridge;
 #[cfg(feature = "standalone")]
 pub mod certificates;
@@ -59,5 +64,7 @@ pub mod serve;
 pub mod signal;
 #[cfg(feature = "standalone")]
 pub mod standalone;
+#[cfg(feature = "standalone")]
+mod state_folder;
 pub mod steps;
 mod tokens;

@@ -40,7 +40,7 @@ impl Operator {
         let pem = to_pem("CERTIFICATE", &signed.certificate) + &to_pem("PRIVATE KEY", signed.key.secret_der());
         let pem = STANDARD.encode(pem);
         let mut config = kube::Config::new(bridge.parse()?);
-        config.root_cert = Some(vec![authority.certificate().to_vec()]);
+        config.root_cert = Some(authority.trusted().iter().map(|one| one.to_vec()).collect());
         config.auth_info.client_certificate_data = Some(pem.clone());
         config.auth_info.client_key_data = Some(pem.into());
         config.connect_timeout = Some(PATIENCE);

@@ -20,6 +20,7 @@ use crate::pki::serving::Serving;
 use crate::pki::{claim, keep, tls};
 use crate::rules;
 use crate::signal;
+use crate::state_folder;
 use crate::steps;
 use crate::{api_endpoints, api_port};
 use apimachinery::user::UserInfo;
@@ -47,6 +48,7 @@ pub fn is_cel_helper() -> bool {
 
 /// Runs until a signal.
 pub async fn run(options: Options) -> anyhow::Result<()> {
+    state_folder::ensure_whole(&options.state)?;
     // Before anything is written: flags that are wrong are a clean failure.
     let lifecycle = node_lifecycle::Settings {
         evicts: options.evict_after.is_some(),
@@ -54,7 +56,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     };
     let authority = Arc::new(keep::in_folder(&options.state)?.with_node_life(options.nodes.certificate_life));
     let key = keep::account_key(&options.state, || Ok(Accounts::new_key()?))?;
-    let accounts = Accounts::new(&key, authority.certificate_pem())
+    let accounts = Accounts::new(&key, authority.trusted_pem())
         .with_context(|| format!("{}: delete it to have another made", options.state.join("pki/sa.key").display()))?;
     let api = Server::open(Config {
         restore: options.restore,
@@ -84,8 +86,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     names.extend(info::service_names(options.service_range.first().into()));
     let serving = Serving::new(Arc::clone(&authority), names)?;
     let link_tls = tls::link_config(&authority, &serving)?;
-    let ca = std::slice::from_ref(authority.certificate());
-    let api_tls = tls::lasting_config(&serving, ca, &[b"h2", b"http/1.1"])?;
+    let api_tls = tls::lasting_config(&serving, &authority.trusted(), &[b"h2", b"http/1.1"])?;
     let api_url = info::url(calls.local_addr()?, &[]);
     let api_host = info::host(calls.local_addr()?, &options.advertise);
     let about = Info {

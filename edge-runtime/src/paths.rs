@@ -166,6 +166,11 @@ impl Paths {
         self.pod(uid).join("etc")
     }
 
+    /// Mark of the verb `release` for a pod whose first start is held.
+    pub fn released(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("released")
+    }
+
     /// One folder per pod.
     pub fn pods(&self) -> PathBuf {
         self.state().join("pods")

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use crate::faults::{Cuts, FaultProxy};
@@ -19,13 +19,14 @@ pub struct Cluster {
     pub listen: SocketAddr,
     /// Set for the bridge at its next start.
     pub env: Vec<(String, String)>,
+    /// More flags for the bridge at its next start.
+    pub flags: Vec<String>,
     /// Stands between every node and the bridge when `TEST_LINK_CUTS` asks for cuts.
     pub proxy: Option<FaultProxy>,
     pub kubectl: Kubectl,
     folder: tempfile::TempDir,
     real: Option<PathBuf>,
     api_listen: SocketAddr,
-    flags: Vec<String>,
 }
 
 impl Cluster {
@@ -74,12 +75,12 @@ impl Cluster {
             bridge: None,
             listen: SocketAddr::new(ip, free_address().port()),
             env: Vec::new(),
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             proxy: None,
             api_listen: free_address(),
             kubectl: Kubectl::new(&kubeconfig, &namespace),
             folder,
             real,
-            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
         };
         cluster.start_bridge();
         cluster.kubectl.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {namespace}}}\n"));
@@ -132,7 +133,22 @@ impl Cluster {
         }
     }
 
-    /// Runs a verb of cloud-bridge that asks this cluster's API; returns standard output.
+    /// Runs a verb of `cloud-bridge` for this bridge.
+    ///
+    /// # Panics
+    /// It cannot be started.
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(binary("cloud-bridge"));
+        command.args(args);
+        match &self.real {
+            None => command.arg("--state").arg(self.folder.path().join("bridge")),
+            Some(kubeconfig) => command.arg("--kubeconfig").arg(kubeconfig),
+        };
+        command.output().expect("cloud-bridge starts")
+    }
+
+    /// The same; returns standard output.
     ///
     /// # Errors
     /// Its exit code is not 0; the error has both its outputs.
@@ -140,13 +156,7 @@ impl Cluster {
     /// # Panics
     /// It cannot be started.
     pub fn bridge_verb(&self, words: &[&str]) -> Result<String, String> {
-        let mut command = Command::new(binary("cloud-bridge"));
-        command.args(words);
-        match &self.real {
-            None => command.arg("--state").arg(self.folder.path().join("bridge")),
-            Some(kubeconfig) => command.arg("--kubeconfig").arg(kubeconfig),
-        };
-        let output = command.output().expect("cloud-bridge starts");
+        let output = self.command(words);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() { Ok(text) } else { Err(text + &String::from_utf8_lossy(&output.stderr)) }
     }

@@ -1,16 +1,11 @@
 //! Commands on the machine of a standalone bridge: join tokens, kubeconfigs, `doctor`.
 
-use std::process::Command;
-
-use sampan_tests::process::binary;
 use sampan_tests::{Cluster, Kubectl, can_run};
 use serde_json::Value;
 
 /// Exit code and output of `cloud-bridge`, for the bridge of this cluster.
 fn bridge(cluster: &Cluster, args: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(binary("cloud-bridge"));
-    command.args(args).arg("--state").arg(cluster.folder().join("bridge"));
-    let output = command.output().expect("cloud-bridge starts");
+    let output = cluster.command(args);
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

@@ -24,4 +24,4 @@ pub use http::server::{LocalService, Overdrawn, Server};
 pub use kinds::service::range::ServiceRange;
 pub use resource::status::ApiError;
 pub use state::Config;
-pub use storage::StoreError;
+pub use storage::{StoreError, backup};

@@ -25,6 +25,7 @@
 //! | `settings` | what can be chosen |
 //! | `well_known`, `name` | labels and annotations of Nodes; how objects are named |
 //! | `shared` | what all of these tasks have in common |
+//! | `replicas` | what kubelet ports ask about nodes of other bridges |
 //! | `backend`, `streams`, `chunks` | what kubectl asks of a node, and its bytes |
 //! | `stream_memory` | pure but for the count: how many streams a user may have open |
 //! | `overview` | how every node and its connection is, for people and monitoring |
@@ -63,6 +64,7 @@ mod policy_view;
 mod process;
 pub(crate) mod refused_ports;
 mod rejections;
+mod replicas;
 mod reports;
 pub(crate) mod requests;
 mod resource;
@@ -106,12 +108,12 @@ pub use credential::Credential;
 pub use hardware::NameOwner;
 pub(crate) use node_access::is_revoked;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
-pub use reports::{AddressType, KubeletEndpoint, NodeOverrides};
+pub use reports::{AddressType, EndpointOf, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
-pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
+pub use settings::{ApiAddress, Gone, NodeSeen, PodsSeen, Settings};
 pub use told::groups::ServiceScope;
-pub use well_known::BRIDGED_LABEL;
 pub(crate) use well_known::is_held;
+pub use well_known::{BRIDGED_LABEL, TRUST_ANNOTATION};
 
 /// How long connections may take to close when the bridge ends.
 const CLOSING: Duration = Duration::from_secs(1);
@@ -178,6 +180,11 @@ impl Bridge {
             Err(NotAdmitted::Absent(_)) if self.shared.settings.deleted_nodes_return => Ok(()),
             other => other,
         }
+    }
+
+    /// Records which authorities a node trusts, for `cloud-bridge authority status`: a mark of the rotation.
+    pub fn record_trust(&self, node: &str, mark: String) {
+        self.shared.record_trust(node, mark);
     }
 
     /// Makes a node part of the cluster: it has shown a token. Its present connection ends first; certificates issued

@@ -1,7 +1,7 @@
 //! Admission of nodes: a node may connect while its Node object exists and does not forbid it.
 //!
 //! Joining creates the object; deleting it revokes the node permanently: only a new token admits it again. Pure, except
-//! the request about a node that the watch does not show yet. Also stores where requests for rules are accepted for it.
+//! the request about a node that the watch does not show yet. Also stores where its bridge accepts requests of other bridges.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::requests::{Patch, Requests, is_path_segment};
-use super::well_known::{BRIDGED_LABEL, RULES_ANNOTATION};
+use super::well_known::{BRIDGED_LABEL, REPLICA_ANNOTATION, RULES_ANNOTATION, TRUST_ANNOTATION};
 use crate::pki::clock;
 
 /// Set by a join: certificates of the node that were issued before are void.
@@ -50,14 +50,24 @@ pub(super) struct Access {
     from: Option<SystemTime>,
     /// Where its bridge takes requests for rules.
     rules_at: Option<Box<str>>,
+    /// Value of [`TRUST_ANNOTATION`].
+    trust: Option<Box<str>>,
+    /// Where its bridge takes kubelet requests of other bridges.
+    replica_at: Option<Box<str>>,
 }
 
 impl Access {
     pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
         let from = annotation(ISSUED_FROM).and_then(|text| text.parse::<Timestamp>().ok()).map(SystemTime::from);
-        let rules_at = annotation(RULES_ANNOTATION).map(|text| text.as_str().into());
-        Self { revoked: is_revoked(metadata), from, rules_at }
+        let text = |name: &str| annotation(name).map(|text| text.as_str().into());
+        Self {
+            revoked: is_revoked(metadata),
+            from,
+            rules_at: text(RULES_ANNOTATION),
+            trust: text(TRUST_ANNOTATION),
+            replica_at: text(REPLICA_ANNOTATION),
+        }
     }
 
     /// Whether a certificate issued then is good.
@@ -102,6 +112,16 @@ impl NodeAccess {
         self.known().get(node)?.rules_at.as_deref().map(str::to_owned)
     }
 
+    /// Whether the Node has this mark of the authorities that it trusts.
+    pub(super) fn has_trust(&self, node: &str, mark: &str) -> bool {
+        self.known().get(node).is_some_and(|known| known.trust.as_deref() == Some(mark))
+    }
+
+    /// Where the bridge of this node takes kubelet requests of other bridges, if it says so.
+    pub(super) fn replica_at(&self, node: &str) -> Option<String> {
+        self.known().get(node)?.replica_at.as_deref().map(str::to_owned)
+    }
+
     pub(super) fn remove(&self, node: &str) {
         self.known().remove(node);
     }
@@ -141,6 +161,16 @@ pub(super) async fn look_up(client: &Client, node: &str) -> Result<Option<Access
         Ok(named) => Ok(Some(Access::of(&named.metadata))),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         Err(error) => Err(unknown(error.to_string())),
+    }
+}
+
+/// Writes on a Node which authorities its node trusts.
+pub(super) async fn record_trust(own: &Client, node: &str, mark: &str) -> kube::Result<()> {
+    let patch = json!({"metadata": {"annotations": {TRUST_ANNOTATION: mark}}});
+    match Requests::new(own.clone()).patch(&format!("/api/v1/nodes/{node}"), Patch::Merge, &patch).await {
+        // It was deleted; a node that registers again shows its certificate again.
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.map(drop),
     }
 }
 

@@ -84,6 +84,20 @@ impl Shared {
         }
     }
 
+    /// Records on its Node which authorities a node trusts, unless it is there already.
+    pub(super) fn record_trust(self: &Arc<Self>, node: &str, mark: String) {
+        if self.node_access.has_trust(node, &mark) {
+            return;
+        }
+        let (shared, node) = (Arc::clone(self), node.to_owned());
+        tokio::spawn(async move {
+            let Ok(_turn) = shared.writes.acquire().await else { return };
+            if let Err(error) = node_access::record_trust(shared.clients.own(), &node, &mark).await {
+                log::warn!("node {node}: which authority it trusts was not recorded: {error}");
+            }
+        });
+    }
+
     pub(super) fn connected(&self, node: &str, session: u64, resumed: bool, wants: Wanted) {
         let node = node.to_owned();
         let _ = self.informers.send(Command::Connected { node, session, resumed, wants });
@@ -101,13 +115,15 @@ impl Shared {
         self.node_access.remove(name);
         self.devices.silent.forget(name);
         self.jobs.forget(name);
-        let Some(node) = self.nodes.get(name) else { return };
-        if self.settings.deleted_nodes_return && node.rewrite() {
-            return;
+        if let Some(node) = self.nodes.get(name) {
+            if self.settings.deleted_nodes_return && node.rewrite() {
+                return;
+            }
+            node.disconnect(&NotAdmitted::Absent(name.to_owned()));
+            self.nodes.remove(name);
+            let _ = self.informers.send(Command::Drop(name.to_owned()));
         }
-        node.disconnect(&NotAdmitted::Absent(name.to_owned()));
-        self.nodes.remove(name);
-        let _ = self.informers.send(Command::Drop(name.to_owned()));
+        // A node of another bridge may have a port here, too.
         if let Some(gone) = &self.settings.gone {
             gone(name);
         }
@@ -146,9 +162,23 @@ impl Shared {
         let _ = self.informers.send(Command::ReconcileTolerations(node.to_owned()));
     }
 
-    pub(super) fn overrides(&self, node: &str) -> NodeOverrides {
-        let kubelet = self.settings.kubelet.as_ref().and_then(|endpoint| endpoint(node));
-        let rules_place = self.settings.rules_place.clone();
-        NodeOverrides { kubelet, rules_place, may_register: self.settings.deleted_nodes_return }
+    /// Whether this node is connected to this bridge.
+    pub(super) fn is_connected(&self, node: &str) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.link().is_some())
+    }
+
+    /// The place of another bridge that its Node names, for requests about a node that is not connected here. `own` is the place
+    /// of this bridge.
+    pub(super) fn elsewhere(&self, node: &str, named: Option<String>, own: Option<&str>) -> Option<String> {
+        named.filter(|place| own != Some(place.as_str()) && !self.is_connected(node))
+    }
+
+    pub(super) fn overrides(&self) -> NodeOverrides {
+        NodeOverrides {
+            kubelet: self.settings.kubelet.clone(),
+            rules_place: self.settings.rules_place.clone(),
+            replica_place: self.settings.replica_place.clone(),
+            may_register: self.settings.deleted_nodes_return,
+        }
     }
 }

@@ -13,6 +13,10 @@ pub(super) const SESSION_ANNOTATION: &str = "sampan.dev/session";
 /// not connected.
 pub(super) const RULES_ANNOTATION: &str = "sampan.dev/rules-address";
 
+/// Address (`IP:PORT`) at which the node's bridge accepts kubelet requests of other bridges for the node. A bridge without
+/// such a port leaves the value of an earlier bridge, as with [`RULES_ANNOTATION`].
+pub(super) const REPLICA_ANNOTATION: &str = "sampan.dev/replica-address";
+
 /// The node's addresses for neighbours, set by the bridge. Only on a node that asks for routes.
 pub(super) const LAN_ADDRESSES: &str = "sampan.dev/lan-addresses";
 
@@ -25,6 +29,9 @@ pub(super) const HARDWARE: &str = "sampan.dev/hardware";
 
 /// Set while statuses of the node's devices are marked as stale.
 pub(super) const STALE_DEVICES: &str = "sampan.dev/devices-stale";
+
+/// Authorities that the node trusts, as its certificate showed during the last rotation (`pki::rotation`), set by the bridge.
+pub const TRUST_ANNOTATION: &str = "sampan.dev/authority";
 
 /// On a Node: no job begins there. On a job: no further node begins.
 pub(super) const HOLD: &str = "sampan.dev/hold";

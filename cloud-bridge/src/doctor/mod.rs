@@ -14,17 +14,21 @@ mod state;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use edge_protocol::findings;
 
 use crate::flags::bridge_url;
-use crate::output::{Structured, print};
+use crate::output::{Structured, print, rough};
 use crate::pki::authority::Authority;
-use crate::pki::{NAMESPACE, PkiError, keep};
+use crate::pki::rotation::Rotation;
+use crate::pki::{self, NAMESPACE, PkiError, keep};
 use crate::reach::Reach;
 use finding::Finding;
+
+/// Nodes that are used at all have renewed after this time of a rotation.
+const ROTATION: Duration = Duration::from_secs(30 * 86_400);
 
 /// `doctor`.
 #[derive(Debug, Args)]
@@ -58,6 +62,8 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
             authority
         }
     };
+    let rotation = authority.as_ref().and_then(Authority::rotation);
+    found.extend(rotation.and_then(|rotation| of_rotation(rotation, pki::clock::now())));
     let facts = running::look(&client, authority.as_ref(), options.bridge, folder.is_some()).await;
     found.extend(running::judge(&facts));
     print(&match options.output {
@@ -68,6 +74,21 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
         }
     })?;
     Ok(finding::code(&found).into())
+}
+
+/// A rotation of the authority that is not finished.
+fn of_rotation(rotation: &Rotation, now: SystemTime) -> Option<Finding> {
+    if !rotation.lasts() {
+        return None;
+    }
+    let age = now.duration_since(UNIX_EPOCH + Duration::from_millis(rotation.began_ms)).unwrap_or_default();
+    let what = format!("a rotation of the authority began {} ago and is not finished", rough(age));
+    let cure = "cloud-bridge authority status, then cloud-bridge authority finish: docs/rotation.md";
+    Some(if age < ROTATION {
+        Finding::info("rotation", format!("{what}: {cure}"))
+    } else {
+        Finding::warning("rotation", what, "the old authority is trusted until then", cure)
+    })
 }
 
 /// The authority of a bridge beside a cluster, which the first bridge makes.
@@ -92,6 +113,18 @@ mod tests {
     use super::finding::Severity;
     use super::finding::tests::assert_found;
     use super::*;
+    use crate::pki::rotation::Pair;
+
+    #[test]
+    fn rotation_that_lasts_too_long_is_found() {
+        let next = Pair { certificate: String::new(), key: String::new() };
+        let began = UNIX_EPOCH + 1000 * ROTATION / 30;
+        let rotation = Rotation::begin(next, began, Duration::ZERO, Duration::ZERO);
+        let at = |rotation: &Rotation, age: Duration| of_rotation(rotation, began + age);
+        assert_found(&[at(&rotation, ROTATION / 2).unwrap()], "rotation", Severity::Info, "");
+        assert_found(&[at(&rotation, ROTATION).unwrap()], "rotation", Severity::Warning, "authority finish");
+        assert_eq!(at(&rotation.finish(began, Duration::ZERO), ROTATION), None);
+    }
 
     #[test]
     fn missing_authority_of_a_cluster_is_found() {

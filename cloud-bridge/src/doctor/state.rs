@@ -214,7 +214,7 @@ fn authority(facts: &Facts) -> Finding {
             }
             Ok(left) if left < YEAR => {
                 let what = format!("the certificate of the authority ends in {}", rough(left));
-                let cure = "plan a new authority: each node joins again, each person gets another kubeconfig";
+                let cure = "cloud-bridge authority rotate: docs/rotation.md";
                 Finding::warning("authority", what, why, cure)
             }
             Ok(left) => Finding::ok("authority", format!("its certificate ends in {}", rough(left))),

@@ -136,12 +136,12 @@ impl Exchange<'_> {
     /// pkg/controller/certificates/cleaner): then it is counted already.
     async fn create(&self, arrived: &Arrived, source: Source) -> Result<CertificateSigningRequest, Refusal> {
         let (context, claim, board) = (self.context, self.claim, self.board);
-        if !claim.has_counted(&board.id) {
+        if !claim.has_counted(board.number) {
             if !context.rates().new_request(Instant::now(), source, &claim.name) {
                 return Err(Refusal::too_many_requests("too many new boards at once: ask again in a minute"));
             }
             let _counting = context.counting.lock().await;
-            claim::count(&context.client, &claim.name, &board.id).await.map_err(of_claim)?;
+            claim::count(&context.client, &claim.name, board.number).await.map_err(of_claim)?;
         }
         let object = board.object(&claim.name, arrived.peer.ip().to_canonical(), context.authority.node_life());
         let object = serde_json::from_value(object).map_err(|error| Refusal::internal(error.to_string()))?;

@@ -41,5 +41,9 @@ pub(super) async fn proven(
         _ => Refusal::forbidden(error.to_string()),
     })?;
     let authority = std::sync::Arc::clone(&context.authority);
-    Ok((node, Credential { authority, issued: holder.issued, expires: holder.expires }))
+    let trust = authority.trust_of(holder);
+    if let Some((rotation, trust)) = authority.rotation().zip(trust) {
+        context.bridge.record_trust(&node, rotation.mark(trust));
+    }
+    Ok((node, Credential { authority, issued: holder.issued, expires: holder.expires, trust }))
 }

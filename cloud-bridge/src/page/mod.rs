@@ -129,8 +129,7 @@ pub async fn serve(
 ) -> anyhow::Result<Infallible> {
     let Some(page) = page else { return std::future::pending().await };
     let serving = Serving::new(Arc::clone(authority), names)?;
-    let operators = std::slice::from_ref(authority.certificate());
-    let tls = TlsAcceptor::from(tls::lasting_config(&serving, operators, &[b"h2", b"http/1.1"])?);
+    let tls = TlsAcceptor::from(tls::lasting_config(&serving, &authority.trusted(), &[b"h2", b"http/1.1"])?);
     log::info!("the page with all nodes is at https://{}", page.address()?);
     let live = Arc::clone(&page.live);
     let served = Arc::new(Served::new(Arc::clone(&live), bridge.clone(), client.clone(), page.title));

@@ -1,6 +1,6 @@
 //! The certificate authority: one ECDSA P-256 key that signs server, admin and node certificates.
 //!
-//! Pure but for randomness; where the key is kept is the business of `keep`.
+//! Pure but for randomness; where the key is kept is the business of `keep`. `rotating` has the successor of an authority.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,10 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use super::encoding::{hex, to_pem};
 use super::identity::{NODE_GROUP, node_user};
 use super::request::{check_node_request, check_person_request};
+use super::rotation::Rotation;
 use super::{PkiError, clock, serial};
+
+mod rotating;
 
 /// The authority outlives the devices that pin it.
 const CA_LIFE: Duration = Duration::from_secs(20 * 365 * 24 * 3600);
@@ -32,11 +35,14 @@ pub struct Signed {
     pub key: PrivateKeyDer<'static>,
 }
 
-/// The authority with its key in memory.
+/// The authority with its key in memory, and during a rotation the one that will replace it.
 pub struct Authority {
     certificate: CertificateDer<'static>,
     key: KeyPair,
     node_life: Duration,
+    /// The last rotation, if there was one.
+    rotation: Option<Rotation>,
+    next: Option<Box<Self>>,
 }
 
 impl Authority {
@@ -63,7 +69,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         set_validity_from(&mut params, now, CA_LIFE);
         let certificate = params.self_signed(&key).map_err(failed("signing the authority's certificate"))?;
-        Ok(Self { certificate: certificate.der().clone(), key, node_life: NODE_LIFE })
+        Ok(Self { certificate: certificate.der().clone(), key, node_life: NODE_LIFE, rotation: None, next: None })
     }
 
     /// Reads back what [`certificate_pem`](Self::certificate_pem) and [`key_pem`](Self::key_pem) gave.
@@ -76,7 +82,7 @@ impl Authority {
         if *parsed.public_key().subject_public_key.data != *key.der_bytes() {
             return Err(bad("certificate of this private key"));
         }
-        Ok(Self { certificate, key, node_life: NODE_LIFE })
+        Ok(Self { certificate, key, node_life: NODE_LIFE, rotation: None, next: None })
     }
 
     /// When its own certificate ends.
@@ -90,6 +96,9 @@ impl Authority {
     #[must_use]
     pub fn with_node_life(mut self, life: Duration) -> Self {
         self.node_life = life;
+        if let Some(next) = &mut self.next {
+            next.node_life = life;
+        }
         self
     }
 
@@ -133,13 +142,17 @@ impl Authority {
         self.sign_new(params)
     }
 
-    /// A client certificate of this user, in this group, for a year.
+    /// A client certificate of this user, in this group, for a year. Bridges that do not know of a rotation yet take it.
     pub fn client(&self, user: &str, group: &str) -> Result<Signed, PkiError> {
-        self.user(user, Some(group), CLIENT_LIFE)
+        self.sign_user(user, Some(group), CLIENT_LIFE)
     }
 
-    /// A client certificate of this user for this long, perhaps in a group.
+    /// A client certificate of this user for this long, perhaps in a group. It outlasts a rotation.
     pub fn user(&self, user: &str, group: Option<&str>, life: Duration) -> Result<Signed, PkiError> {
+        self.issuer(clock::now()).sign_user(user, group, life)
+    }
+
+    fn sign_user(&self, user: &str, group: Option<&str>, life: Duration) -> Result<Signed, PkiError> {
         let mut params = subject(user, group);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         set_validity(&mut params, life);
@@ -177,7 +190,7 @@ impl Authority {
         params.distinguished_name = request.params.distinguished_name;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         set_validity(&mut params, life);
-        Ok(to_pem("CERTIFICATE", &self.sign(params, &request.public_key)?))
+        Ok(to_pem("CERTIFICATE", &self.issuer(clock::now()).sign(params, &request.public_key)?))
     }
 
     /// Signs, and names the authority's key in the certificate: RFC 5280 4.2.1.1 requires it, and clients that verify

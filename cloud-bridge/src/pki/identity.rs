@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use apimachinery::names;
 use rustls_pki_types::CertificateDer;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::ParsedExtension;
 
 use super::serial;
 
@@ -53,6 +55,8 @@ pub struct Holder {
     /// Time of issue; 1970 for a certificate without one, as this authority issues for users.
     pub issued: SystemTime,
     pub expires: SystemTime,
+    /// Identifier of the key that has signed it (RFC 5280, 4.2.1.1).
+    pub authority_key: Option<Vec<u8>>,
 }
 
 impl Holder {
@@ -64,8 +68,25 @@ impl Holder {
             subject: Subject::of(certificate)?,
             issued: serial::issued(parsed.raw_serial()),
             expires: UNIX_EPOCH + Duration::from_secs(expires),
+            authority_key: authority_key(&parsed),
         })
     }
+}
+
+fn authority_key(certificate: &X509Certificate<'_>) -> Option<Vec<u8>> {
+    certificate.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityKeyIdentifier(named) => named.key_identifier.as_ref().map(|key| key.0.to_vec()),
+        _ => None,
+    })
+}
+
+/// Identifier of an authority's key (RFC 5280, 4.2.1.2), as [`Holder::authority_key`] names it.
+pub(super) fn subject_key(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::SubjectKeyIdentifier(key) => Some(key.0.to_vec()),
+        _ => None,
+    })
 }
 
 /// Whether this is a valid name of a Node object (RFC 1123 subdomain). It is used in URLs and user names.

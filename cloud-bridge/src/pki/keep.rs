@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::Path;
 
 use k8s_openapi::ByteString;
@@ -11,12 +11,17 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 
 use super::authority::Authority;
+use super::rotation::Rotation;
 use super::{NAMESPACE, PkiError, clock};
 
 /// What the authority of a state folder is called in its certificate.
 const NAME: &str = "standalone";
 /// Name of the Secret that replicas share.
 pub const SECRET: &str = "bridge-authority";
+/// File of the last rotation, below `pki`.
+pub(super) const ROTATION: &str = "rotation.json";
+/// Field of the last rotation in the Secret.
+pub(super) const ROTATION_FIELD: &str = "rotation";
 
 /// Reads the authority from `DIR/pki`, or makes one there.
 ///
@@ -32,13 +37,22 @@ pub fn in_folder(state: &Path) -> Result<Authority, PkiError> {
 /// # Errors
 /// A file is missing, or is damaged.
 pub fn of_folder(state: &Path) -> Result<Authority, PkiError> {
-    let folder = state.join("pki");
-    read(&folder.join("ca.crt"), &folder.join("ca.key")).inspect(warn_of_end)
+    read(&state.join("pki")).inspect(warn_of_end)
 }
 
-fn read(certificate: &Path, key: &Path) -> Result<Authority, PkiError> {
+/// Reads the authority from the folder of the keys, in the state of its last rotation.
+fn read(folder: &Path) -> Result<Authority, PkiError> {
     let text = |path: &Path| fs::read_to_string(path).map_err(at(path));
-    Authority::from_pem(&certificate.display().to_string(), &text(certificate)?, &text(key)?)
+    let (certificate, key, file) = (folder.join("ca.crt"), folder.join("ca.key"), folder.join(ROTATION));
+    let place = file.display().to_string();
+    let rotation = if file.exists() { Some(rotation(&place, text(&file)?.as_bytes())?) } else { None };
+    Authority::in_rotation(&place, rotation, || {
+        Authority::from_pem(&certificate.display().to_string(), &text(&certificate)?, &text(&key)?)
+    })
+}
+
+fn rotation(what: &str, text: &[u8]) -> Result<Rotation, PkiError> {
+    serde_json::from_slice(text).map_err(|source| PkiError::Rotation { what: what.to_owned(), source })
 }
 
 /// Nodes look at the end of the authority's certificate no more than rustls does, but kubectl does. By a clock that is
@@ -59,7 +73,7 @@ fn read_or_make(state: &Path) -> Result<Authority, PkiError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(at(&folder))?;
     let (certificate, key) = (folder.join("ca.crt"), folder.join("ca.key"));
     match (certificate.exists(), key.exists()) {
-        (true, true) => read(&certificate, &key),
+        (true, true) => read(&folder),
         (false, false) => {
             let authority = Authority::create(NAME)?;
             write_private(&key, authority.key_pem().as_bytes())?;
@@ -71,7 +85,7 @@ fn read_or_make(state: &Path) -> Result<Authority, PkiError> {
             let text = fs::read_to_string(&key).map_err(at(&key))?;
             let authority = Authority::of_key(&key.display().to_string(), NAME, &text)?;
             write_private(&certificate, authority.certificate_pem().as_bytes())?;
-            Ok(authority)
+            read(&folder)
         }
         (true, false) => Err(PkiError::HalfPair { found: certificate, missing: key }),
     }
@@ -107,7 +121,7 @@ pub async fn of_cluster(client: &Client) -> Result<Option<Authority>, PkiError> 
     secrets.get_opt(SECRET).await.map_err(refused)?.map(|secret| of_secret(&secret)).transpose()
 }
 
-fn refused(source: kube::Error) -> PkiError {
+pub(super) fn refused(source: kube::Error) -> PkiError {
     PkiError::Secret { name: SECRET.to_owned(), source: Box::new(source) }
 }
 
@@ -138,7 +152,7 @@ pub async fn ensure_namespace(client: &Client) -> Result<(), kube::Error> {
     }
 }
 
-fn to_secret(authority: &Authority) -> Secret {
+pub(super) fn to_secret(authority: &Authority) -> Secret {
     let data = [("tls.crt", authority.certificate_pem()), ("tls.key", authority.key_pem())];
     Secret {
         metadata: ObjectMeta { name: Some(SECRET.to_owned()), ..ObjectMeta::default() },
@@ -148,23 +162,30 @@ fn to_secret(authority: &Authority) -> Secret {
     }
 }
 
-fn of_secret(secret: &Secret) -> Result<Authority, PkiError> {
+pub(super) fn of_secret(secret: &Secret) -> Result<Authority, PkiError> {
     let field = |field: &'static str| {
         let data = secret.data.as_ref().and_then(|data| data.get(field));
         data.and_then(|bytes| std::str::from_utf8(&bytes.0).ok())
             .ok_or(PkiError::SecretField { name: SECRET.to_owned(), field })
     };
-    Authority::from_pem(&format!("secret {NAMESPACE}/{SECRET}"), field("tls.crt")?, field("tls.key")?)
+    let place = format!("secret {NAMESPACE}/{SECRET}");
+    let stored = secret.data.as_ref().and_then(|data| data.get(ROTATION_FIELD));
+    let rotation = stored.map(|text| rotation(&place, &text.0)).transpose()?;
+    Authority::in_rotation(&place, rotation, || Authority::from_pem(&place, field("tls.crt")?, field("tls.key")?))
 }
 
-/// Writes a file that only its owner may read, so that it is there whole or not at all, also after a power
-/// cut.
+/// Writes a file that only the owner of its folder may read, so that it is there whole or not at all, also after a power
+/// cut. Root may do it in a folder of the service's user.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let partial = path.with_extension("partial");
     let write = || -> io::Result<()> {
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
         file.write_all(bytes)?;
+        let owner = fs::metadata(folder)?;
+        if file.metadata()?.uid() != owner.uid() {
+            fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+        }
         file.sync_all()?;
         fs::rename(&partial, path)?;
         fs::File::open(folder)?.sync_all()

@@ -10,6 +10,8 @@ pub mod encoding;
 pub mod identity;
 pub mod keep;
 pub mod request;
+pub mod rotate;
+pub mod rotation;
 mod serial;
 pub mod serving;
 pub mod tls;
@@ -45,4 +47,10 @@ pub enum PkiError {
     Secret { name: String, source: Box<kube::Error> },
     #[error("secret {NAMESPACE}/{name} has no {field}")]
     SecretField { name: String, field: &'static str },
+    #[error("{what}: state of the rotation: {source}")]
+    Rotation { what: String, source: serde_json::Error },
+    #[error("a rotation of the authority is under way: see cloud-bridge authority status")]
+    Rotating,
+    #[error("no rotation of the authority is under way: begin one with cloud-bridge authority rotate")]
+    NotRotating,
 }

@@ -45,7 +45,7 @@ pub fn lasting_config(
 
 /// The settings of the link's listener.
 pub fn link_config(authority: &Arc<Authority>, serving: &Arc<Serving>) -> Result<Arc<ServerConfig>, PkiError> {
-    lasting_config(serving, std::slice::from_ref(authority.certificate()), &[b"http/1.1"])
+    lasting_config(serving, &authority.trusted(), &[b"http/1.1"])
 }
 
 /// Certificates are checked with the bridge's clock.

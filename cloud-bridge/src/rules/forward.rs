@@ -35,7 +35,9 @@ pub(super) struct Forwarder(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 impl Forwarder {
     pub(super) fn new(authority: &Authority) -> anyhow::Result<Self> {
         let mut roots = RootCertStore::empty();
-        roots.add(authority.certificate().clone())?;
+        for one in authority.trusted() {
+            roots.add(one)?;
+        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_details(provider, Arc::new(clock::Floored));
         let config = config.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth();

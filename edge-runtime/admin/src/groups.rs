@@ -4,7 +4,7 @@
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Start", &["join", "upgrade", "confirm", "reset"]),
     ("Look", &["status", "ps", "describe", "inspect", "top", "events", "logs", "doctor", "page"]),
-    ("Work", &["exec", "restart", "images", "pull", "import", "devices"]),
+    ("Work", &["exec", "restart", "release", "images", "pull", "import", "devices"]),
     ("Service", &["run", "config", "selftest", "completion", "version"]),
 ];
 
@@ -48,6 +48,7 @@ const EXAMPLES: &[(&str, Examples)] = &[
     ("inspect", &[("inspect web", "the stored record"), ("inspect shop/web", "a pod of another namespace")]),
     ("describe", &[("describe web", "state, last end and events of a pod")]),
     ("restart", &[("restart web", "all containers of a pod"), ("restart shop/web -c app", "one container")]),
+    ("release", &[("release shop/web", "one pod"), ("release --all", "all held pods of this node")]),
     (
         "config",
         &[
@@ -71,6 +72,7 @@ const EXAMPLES: &[(&str, Examples)] = &[
         &[
             ("logs web --tail 100 --follow", "the last lines, and new ones"),
             ("logs shop/web -c app --previous", "output of the attempt before this one"),
+            ("logs web --all-containers", "all containers, one after the other"),
         ],
     ),
     (

@@ -11,6 +11,7 @@ mod events;
 mod find;
 mod groups;
 mod help;
+mod holds;
 mod join;
 mod man;
 mod order;

@@ -24,6 +24,7 @@ mod pods;
 mod print_config;
 mod progress;
 mod ps;
+mod release;
 mod reset;
 mod restart;
 mod status;
@@ -39,6 +40,7 @@ pub(crate) const VERBS: &[Verb] = &[
     describe::VERB,
     inspect::VERB,
     restart::VERB,
+    release::VERB,
     devices::VERB,
     images::VERB,
     fetch::PULL,

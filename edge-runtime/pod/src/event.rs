@@ -44,6 +44,8 @@ pub enum PodEvent {
     ObjectGone { grace_s: u32 },
     /// A ConfigMap, Secret or image that the pod may wait for has arrived or changed: do not wait out retries.
     DependencyChanged,
+    /// The pod's first start is held no longer.
+    Released,
     /// End the pod because the node is short of something or shuts down: phase Failed, within `end.grace_s`.
     Evict { reason: String, message: String, end: NodeEnd },
     /// The daemon has started again within the same boot, or connected to a new monitor. `live` maps ids of running

@@ -15,6 +15,7 @@ pub mod env;
 pub mod ephemeral;
 pub mod event;
 pub mod extended_resources;
+pub mod hold;
 pub mod id;
 pub mod notice;
 pub mod pause;

@@ -2,10 +2,11 @@
 //!
 //! Ordered and idempotent: a plan's record contains the running steps, so another call does not repeat them. Follows
 //! the kubelet's sync loop for everything a user can see (order, reasons, messages, back-off). [`run`] starts a pod in
-//! order, [`keep`] supervises one container, [`images`] gets its images, [`stop`] ends one, [`end`] ends all. This file
-//! has what several of them need.
+//! order, [`keep`] supervises one container, [`images`] gets its images, [`stop`] ends one, [`end`] ends all, [`hold`]
+//! delays the first start or a stop. This file has what several of them need.
 
 mod end;
+mod hold;
 mod images;
 mod keep;
 mod pause;
@@ -44,6 +45,8 @@ pub struct World<'a> {
     /// Refuses what a running pod requests now: `Deferred` if it does not fit beside the present pods, `Infeasible` if
     /// it never fits.
     pub resize: &'a dyn Fn(&Pod) -> Option<Refusal>,
+    /// Whether a process holds the pod's stop lock; asked only while a stop is due, and only about a pod with one.
+    pub stop_locked: &'a dyn Fn() -> bool,
 }
 
 /// Commit `record` first (if it differs), then execute `steps` in order.
@@ -64,8 +67,18 @@ pub fn reconcile(pod: &Pod, record: PodRecord, world: &World<'_>, now: &Now) -> 
     let empty = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&empty);
     let ephemeral = ephemeral::containers(spec);
-    let mut turn =
-        Turn { pod, spec, ephemeral: &ephemeral, record, world, now, steps: Vec::new(), wake: None, held_up: false };
+    let mut turn = Turn {
+        pod,
+        spec,
+        ephemeral: &ephemeral,
+        record,
+        world,
+        now,
+        steps: Vec::new(),
+        wake: None,
+        held_up: false,
+        stop_held: None,
+    };
     turn.admit();
     turn.watch_deadline();
     if turn.record.admitted && turn.record.deletion.is_none() && turn.record.terminal.is_none() {
@@ -74,6 +87,10 @@ pub fn reconcile(pod: &Pod, record: PodRecord, world: &World<'_>, now: &Now) -> 
     // Running may just have found that the pod is finished.
     if turn.record.deletion.is_some() || turn.record.terminal.is_some() {
         turn.end();
+    }
+    if turn.stop_held.is_none() {
+        // No stop is due any more.
+        turn.record.stop_hold = None;
     }
     turn.sweep();
     if let Some(at) = turn.wake {
@@ -103,6 +120,8 @@ struct Turn<'a> {
     wake: Option<Mono>,
     /// A container before this one in the list runs its `postStart` hook: no other is started until that ends.
     held_up: bool,
+    /// Whether the stop lock holds the stops of this turn, once that was asked.
+    stop_held: Option<bool>,
 }
 
 impl<'a> Turn<'a> {
@@ -229,6 +248,8 @@ fn ended_in_api(pod: &Pod) -> Option<Terminal> {
     Some(Terminal { succeeded, reason: text(&status.reason), message: text(&status.message) })
 }
 
+#[cfg(test)]
+mod hold_tests;
 #[cfg(test)]
 mod hook_tests;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! the boot `boot_id`. Old records must stay readable: add fields with `#[serde(default)]`.
 
 mod container;
+mod hold;
 mod hooks;
 mod resources;
 
@@ -17,6 +18,7 @@ pub use self::container::{
     ContainerKind, ContainerRecord, ContainerState, ProbeResults, ProcessUser, SignalState, StopReason, Terminated,
     VolumeImage,
 };
+pub use self::hold::{StartHold, StopHold};
 pub use self::hooks::{Hook, Hooks};
 pub use self::resources::{Resize, Resources};
 use super::clock::{Mono, Now};
@@ -150,6 +152,11 @@ pub struct PodRecord {
     pub containers: BTreeMap<String, ContainerRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
+    #[serde(default, skip_serializing_if = "StartHold::is_open")]
+    pub start_hold: StartHold,
+    /// Present while a stop waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_hold: Option<StopHold>,
     /// Images of the pod's image volumes by volume name, as `imageID`s; resolved once in the life of the pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub image_volumes: BTreeMap<String, String>,

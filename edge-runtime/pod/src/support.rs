@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::Value;
 
 use super::extended_resources::is_extended;
+use super::hold;
 use super::refusal::Refusal;
 
 /// Effect of a row on a present value.
@@ -106,16 +107,10 @@ pub fn obstacle(pod: &Pod) -> Option<Refusal> {
     })
 }
 
-/// Annotation by which KubeEdge delays a new version of a pod until a user agrees.
-const HOLD_UPGRADE: &str = "edge.kubeedge.io/hold-upgrade";
-
 /// Fields and annotations without effect, one message each: for Warning events when the pod is admitted.
 pub fn warnings(pod: &Pod) -> Vec<String> {
     let fields = findings(pod).into_iter().filter(|f| matches!(f.answer, Answer::Warn)).map(|f| f.message());
-    let annotations = pod.metadata.annotations.as_ref();
-    let held = annotations.and_then(|all| all.get(HOLD_UPGRADE)).filter(|value| *value == "true");
-    let held = held.map(|_| format!("annotation {HOLD_UPGRADE} has no effect on this node: the pod starts at once"));
-    fields.chain(held).collect()
+    fields.chain(hold::problem(pod)).collect()
 }
 
 fn findings(pod: &Pod) -> Vec<Finding> {

@@ -31,6 +31,13 @@ pub(super) fn one(policy: &str) -> Pod {
     pod(json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "img:1"}]}))
 }
 
+/// The pod of [`one`], which always restarts, with an annotation.
+pub(super) fn annotated(key: &str, value: &str) -> Pod {
+    let mut pod = one("Always");
+    pod.metadata.annotations = Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
+    pod
+}
+
 pub(super) fn exit(code: i32) -> Exit {
     Exit {
         code,
@@ -54,6 +61,8 @@ pub(super) struct Sim {
     pub(super) admission: Admission,
     /// No resize is let in.
     pub(super) no_room: bool,
+    /// Whether the pod's stop lock is held; a pod without one is never asked for it.
+    pub(super) locked: Option<bool>,
     /// Steps of all reconciles since the last [`Sim::take`], events left out.
     pub(super) steps: Vec<String>,
     pub(super) events: Vec<String>,
@@ -73,6 +82,7 @@ impl Sim {
             images,
             admission: Admission::Admitted,
             no_room: false,
+            locked: None,
             steps: Vec::new(),
             events: Vec::new(),
             wake: None,
@@ -90,7 +100,12 @@ impl Sim {
         let refusal = self.no_room.then(|| Refusal { reason: "Deferred".into(), message: "no room".into() });
         let admission = self.admission.clone();
         let image = |r: &str| images.iter().any(|i| i == r).then(|| format!("sha256:{r}"));
-        let world = World { image: &image, admit: &|_| admission.clone(), resize: &|_| refusal.clone() };
+        let world = World {
+            image: &image,
+            admit: &|_| admission.clone(),
+            resize: &|_| refusal.clone(),
+            stop_locked: &|| self.locked.expect("a pod without a stop lock is looked at"),
+        };
         let plan = reconcile(&self.pod, self.record.clone(), &world, &self.now());
         let again = reconcile(&self.pod, plan.record.clone(), &world, &self.now());
         assert_eq!(plan.record, again.record, "reconcile is not idempotent");

@@ -15,7 +15,7 @@ use super::backoff::pause_after;
 use super::clock::{Mono, Now};
 use super::event::PodEvent;
 use super::pause::PAUSE;
-use super::record::{ContainerRecord, ContainerState, Deletion, PodRecord, SandboxState, Terminal};
+use super::record::{ContainerRecord, ContainerState, Deletion, PodRecord, SandboxState, StartHold, Terminal};
 
 /// The record after `event`. Taken by value and returned, so that each state names its successor.
 #[must_use]
@@ -43,6 +43,11 @@ pub fn apply(record: PodRecord, event: PodEvent, now: &Now) -> PodRecord {
             if record.terminal.is_none() {
                 record.terminal = Some(Terminal { succeeded: false, reason, message });
                 record.node_end = Some(end);
+            }
+        }
+        PodEvent::Released => {
+            if record.start_hold == StartHold::Held {
+                record.start_hold = StartHold::Released;
             }
         }
         PodEvent::DependencyChanged => void_retries(&mut record, now),

@@ -50,7 +50,7 @@ fn decide_and_store(path: &std::path::Path) -> Result<(PodRecord, Vec<Step>), Cl
     let pod: Pod = serde_json::from_value(manifest.clone())?;
     let now = Clock::new()?.now();
     let record = PodRecord::new("selftest", "default", "selftest", PodSource::Static, &now);
-    let world = World { image: &|_| None, admit: &|_| Admission::Admitted, resize: &|_| None };
+    let world = World { image: &|_| None, admit: &|_| Admission::Admitted, resize: &|_| None, stop_locked: &|| false };
     let plan = reconcile(&pod, record, &world, &now);
     if !plan.steps.contains(&Step::PrepareSandbox) {
         return Err(CliError::Failed(format!("a new pod should be prepared first, but the plan is {:?}", plan.steps)));

@@ -2,7 +2,7 @@
 //! sessions.
 
 use super::address::BridgeAddress;
-use super::tls::TlsError;
+use super::tls::{TlsError, is_other_authority};
 use crate::net::proxy::Proxy;
 use crate::net::tunnel::Tunnel;
 use crate::sys::from_json::from_json;
@@ -48,6 +48,11 @@ pub enum DialError {
     Proxy { bridge: BridgeAddress, proxy: String, source: io::Error },
     #[error("{bridge}: {action}: {source}")]
     Handshake { bridge: BridgeAddress, action: &'static str, source: io::Error },
+    #[error(
+        "{bridge}: tls handshake: {source}: its authority is none that this node trusts; if it was replaced while this node was \
+         offline, join again with a fresh token"
+    )]
+    OtherAuthority { bridge: BridgeAddress, source: io::Error },
     #[error("{bridge}: the bridge answered {status}: {message}")]
     Status { bridge: BridgeAddress, status: u16, message: String },
     #[error("{bridge}: {source}")]
@@ -93,10 +98,13 @@ pub async fn connect(
                     opened.map_err(|source| DialError::Proxy { bridge, proxy, source })?;
                 }
                 let handshake = TlsConnector::from(config).connect(name, tcp);
-                let mut tls = io_within(HANDSHAKE, handshake).await.map_err(|source| DialError::Handshake {
-                    bridge: bridge.clone(),
-                    action: "tls handshake",
-                    source,
+                let mut tls = io_within(HANDSHAKE, handshake).await.map_err(|source| {
+                    let bridge = bridge.clone();
+                    if is_other_authority(&source) {
+                        DialError::OtherAuthority { bridge, source }
+                    } else {
+                        DialError::Handshake { bridge, action: "tls handshake", source }
+                    }
                 })?;
                 tls.get_mut().1.set_buffer_limit(Some(UNSENT.into()));
                 return Ok(tls);

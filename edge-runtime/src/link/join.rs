@@ -7,6 +7,8 @@
 //! A claim token is for many boards. The bridge names each by its hardware, and a board may have to wait for an approval: it
 //! sends the same request again until it is answered.
 
+mod pauses;
+
 use super::address::BridgeAddress;
 use super::csr::{self, Signed};
 use super::dial::{self, DialError};
@@ -27,8 +29,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use pauses::Pauses;
+
 /// Timeout for the bridge's answer: it asks the API server first.
 const ANSWER: Duration = Duration::from_secs(30);
+/// Status of a refusal because too many devices ask at once, and seconds until the next attempt: the bridge counts by the
+/// minute, and each attempt costs it a handshake.
+const BUSY: (u16, u64) = (429, 30);
 /// Longest wait that a bridge may ask of a board, in seconds.
 const LONGEST_WAIT: u64 = 3600;
 
@@ -101,9 +108,13 @@ impl JoinError {
         matches!(self, Self::Token | Self::Refused { status: 401 | 403, by_bridge: true, .. })
     }
 
-    /// Seconds until the next attempt, if the bridge has named them.
+    /// Seconds until the next attempt, if the answer of the bridge says when one is of use.
     pub fn retry_seconds(&self) -> Option<u64> {
-        if let Self::Waiting { seconds, .. } = self { Some(*seconds) } else { None }
+        match self {
+            Self::Waiting { seconds, .. } => Some(*seconds),
+            Self::Refused { status, by_bridge: true, .. } if *status == BUSY.0 => Some(BUSY.1),
+            _ => None,
+        }
     }
 }
 
@@ -230,7 +241,7 @@ async fn exchange(
                 return Ok(Enrolled { identity, labels: answer.labels });
             }
             // The request waits at all bridges, because they share an API.
-            Err(error) if error.is_final() || error.retry_seconds().is_some() => return Err(error),
+            Err(error) if error.is_final() || matches!(error, JoinError::Waiting { .. }) => return Err(error),
             Err(error) => failure = error,
         }
     }
@@ -356,6 +367,20 @@ mod tests {
         assert!(token.is_claim() && !waits.is_final() && waits.retry_seconds() == Some(30));
         assert_eq!(waits.to_string(), "waiting to become node gw-1: kubectl certificate approve enrol-1");
         assert_eq!((answer(0).retry_seconds(), answer(u64::MAX).retry_seconds()), (Some(1), Some(LONGEST_WAIT)));
+    }
+
+    #[test]
+    fn e5_board_among_too_many_asks_half_a_minute_later() {
+        let token = Token::parse(&format!("sampan2.{}.x", "0a".repeat(32))).expect("a claim token");
+        let refused = |status: u16, body: String| {
+            let response = http::Response { status, body: body.into_bytes() };
+            let error = accept(&"https://b:1".parse().expect("an address"), &token, &response).err().expect("refused");
+            (error.is_final(), error.retry_seconds())
+        };
+        let own = |code: u16| format!("{{\"kind\":\"Status\",\"code\":{code},\"message\":\"later\"}}");
+        assert_eq!(refused(429, own(429)), (false, Some(30)));
+        assert_eq!(refused(503, own(503)), (false, None));
+        assert_eq!(refused(429, "<html>of a proxy</html>".into()), (false, None));
     }
 
     #[test]

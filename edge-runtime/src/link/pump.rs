@@ -88,6 +88,7 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
         let ended = clock.elapsed();
         let _ = shared.renewal.try_send(News::Ended);
         let refused = sent_away(&error).is_some_and(|(reason, _)| reason != RefuseReason::Superseded);
+        let has_other_authority = matches!(error, LinkError::Dial(DialError::OtherAuthority { .. }));
         match error {
             // Whatever kept us from the bridge so far, this way is a new one.
             LinkError::Moved => {
@@ -101,7 +102,7 @@ pub(super) async fn run(shared: Rc<Shared>, status: Option<PathBuf>, events: Sen
         }
         let wait = backoff.next(random(), ended);
         log::debug!("next attempt in {wait:?}");
-        if link.pause(wait, refused).await {
+        if link.pause(wait, refused || has_other_authority).await {
             log::debug!("{}, dialling at once", LinkError::Moved);
             backoff.reset();
         }
@@ -123,20 +124,20 @@ struct Link<'a> {
 
 impl Link<'_> {
     /// Until the next attempt; whether the way to the bridge has changed before.
-    async fn pause(&self, wait: Duration, refused: bool) -> bool {
+    async fn pause(&self, wait: Duration, identity_is_void: bool) -> bool {
         let moved = async {
             self.network.changed().await;
             true
         };
         let pause = async {
             let end = Instant::now() + wait;
-            // After a refusal, looks for a new identity meanwhile.
+            // Looks for a new identity meanwhile.
             loop {
-                if refused && renew::change_over(self.shared) {
+                if identity_is_void && renew::change_over(self.shared) {
                     return false;
                 }
                 let look = Instant::now() + LOOK;
-                if !refused || look >= end {
+                if !identity_is_void || look >= end {
                     break;
                 }
                 Timer::at(look).await;

@@ -120,6 +120,13 @@ pub(super) fn refused_certificate(error: &std::io::Error) -> Option<(RefuseReaso
     Some((RefuseReason::Forbidden, format!("{problem}: join again with a fresh token")))
 }
 
+/// Whether the server's certificate is of an authority that is not trusted. Also one made again under the old name.
+pub(super) fn is_other_authority(error: &std::io::Error) -> bool {
+    use rustls::CertificateError::{BadSignature, UnknownIssuer};
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(error, Some(rustls::Error::InvalidCertificate(BadSignature | UnknownIssuer)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

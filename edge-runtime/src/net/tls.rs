@@ -53,7 +53,8 @@ impl ServerCertVerifier for Verifier {
         let Trust::Pinned(pin) = self.trust else { return Ok(ServerCertVerified::assertion()) };
         let Some(ca) = intermediates.iter().find(|one| digest(&SHA256, one).as_ref() == pin) else {
             return Err(Error::General(
-                "the bridge does not have the authority that the token names: wrong bridge, or wrong token".into(),
+                "the bridge does not have the authority that the token names: wrong bridge, or a wrong or old token"
+                    .into(),
             ));
         };
         let mut roots = RootCertStore::empty();

@@ -165,10 +165,10 @@ fn held(used: &DiskUsage, counted: u64) -> u64 {
     if used.beyond.is_some() { u64::MAX } else { counted }
 }
 
-/// Has not ended, is not on its way out, and is not vital.
+/// Has not ended, is not on its way out, and is not vital. A pod whose stop is held is not on its way yet.
 pub(super) fn may_go(entry: &Entry) -> bool {
     entry.record.terminal.is_none()
-        && entry.record.deletion.is_none()
+        && (entry.record.deletion.is_none() || entry.record.stop_hold.is_some())
         && !is_critical(&entry.pod, entry.record.source == PodSource::Static)
 }
 

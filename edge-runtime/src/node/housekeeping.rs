@@ -8,8 +8,11 @@ use super::ephemeral_storage::{Purpose, beyond_limits};
 use super::eviction::AGAIN;
 use super::host_watch::maintain;
 use super::node_status::Host;
+use super::pods::Entry;
 use crate::eviction::walk::Answers;
 use crate::pod::clock::Mono;
+use crate::pod::event::PodEvent;
+use crate::pod::record::StartHold;
 use crate::store::StoreError;
 
 const PERIOD: Duration = Duration::from_secs(10);
@@ -26,6 +29,7 @@ impl Node {
         }
         self.cx.look_at = Some(now.after(PERIOD));
         self.cx.expire_events(now)?;
+        self.release_marked();
         self.devices.store_again(&mut self.cx)?;
         maintain(&self.reserve, &self.cx.paths);
         self.follow_addresses();
@@ -52,6 +56,17 @@ impl Node {
             services_elsewhere: self.services.elsewhere(),
         };
         self.node_status.report(&mut self.cx, &host, now)
+    }
+
+    /// Releases held pods for which the verb `release` has left its mark. The mark goes with the pod's folder: a power cut
+    /// does not undo it.
+    fn release_marked(&mut self) {
+        let paths = &self.cx.paths;
+        let is_released =
+            |entry: &Entry| entry.record.start_hold == StartHold::Held && paths.released(&entry.record.uid).exists();
+        for uid in self.cx.pods.uids(is_released) {
+            self.cx.tell(&uid, PodEvent::Released);
+        }
     }
 
     /// Updates the node's addresses, as often as the kubelet (K8s pkg/kubelet/nodestatus, `NodeAddress`): DHCP and
@@ -114,5 +129,31 @@ impl Node {
         if !answers.is_empty() {
             self.cx.look_again(now.after(AGAIN));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::node::bench::Bench;
+    use crate::pod::record::StartHold;
+
+    #[test]
+    fn mark_releases_the_held_pod_it_is_for() {
+        let mut bench = Bench::new();
+        for uid in ["held", "other", "free"] {
+            bench.add(uid);
+            let hold = if uid == "free" { StartHold::Open } else { StartHold::Held };
+            bench.record_mut(uid).start_hold = hold;
+        }
+        bench.take_dirty();
+        for uid in ["held", "free"] {
+            let mark = bench.node.cx.paths.released(uid);
+            std::fs::create_dir_all(mark.parent().unwrap()).unwrap();
+            std::fs::write(mark, "").unwrap();
+        }
+        bench.node.release_marked();
+        assert_eq!(bench.take_dirty(), ["held"]);
+        let holds = ["held", "other", "free"].map(|uid| bench.record(uid).start_hold);
+        assert_eq!(holds, [StartHold::Released, StartHold::Held, StartHold::Open]);
     }
 }

@@ -20,6 +20,7 @@ use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::status;
 use crate::pod::step::{EventDraft, Step};
 use crate::store::StoreError;
+use crate::volume::stop_lock;
 
 /// More rounds than any pod needs before it must wait: a guard against an endless loop of decisions.
 const MAX_ROUNDS: usize = 64;
@@ -99,6 +100,7 @@ impl Node {
             image: &|reference| self.cx.image_for(reference, &secrets::of_pod(&self.cx, &pod).found),
             admit: &|pod| admission.admit(pod),
             resize: &|pod| admission.no_room(pod),
+            stop_locked: &|| stop_lock::is_held(&self.cx.paths, uid),
         };
         let plan = reconcile::reconcile(&pod, entry.record.clone(), &world, now);
         let (record, status) = status::publish(&pod, plan.record, &self.cx.host, now);

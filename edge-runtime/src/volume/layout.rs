@@ -53,9 +53,14 @@ impl PodLayout {
         self.pod.join("shm")
     }
 
+    /// Mount point of the stop lock's file.
+    pub(super) fn stop_lock(&self) -> PathBuf {
+        self.pod.join("stop-lock")
+    }
+
     /// Folders that belong to volumes.
-    pub(super) fn all(&self) -> [PathBuf; 5] {
-        ["subpaths", "volumes", "objects", "images", "shm"].map(|name| self.pod.join(name))
+    pub(super) fn all(&self) -> [PathBuf; 6] {
+        ["subpaths", "volumes", "objects", "images", "shm", "stop-lock"].map(|name| self.pod.join(name))
     }
 
     /// Secrets must not reach the disk, not even by swapping (`noswap`, kernel 6.3; older kernels refuse the option

@@ -3,7 +3,7 @@
 //! Everything of a pod lies below `Paths::pod(uid)`: `volumes/NAME` (emptyDir, on disk or its own tmpfs),
 //! `objects/NAME` (configMap, secret, downwardAPI, projected; one tmpfs per pod, so that no secret and no copy of an
 //! object wears the flash), `images/NAME` (image), `subpaths/CONTAINER/INDEX` (bind mounts), `shm` (shared by several
-//! containers).
+//! containers), `stop-lock` (a tmpfs with the file that the pod may lock).
 //! Knows nothing of stores and containers' lives.
 
 mod atomic;
@@ -21,6 +21,7 @@ mod nested;
 mod ownership;
 mod payload;
 mod plan;
+pub mod stop_lock;
 pub mod subpath;
 mod teardown;
 

@@ -8,12 +8,13 @@ use super::context::VolumeHostPath;
 use super::error::VolumeError;
 use super::layout::PodLayout;
 use super::look::Look;
-use super::{image_volume, subpath};
+use super::{image_volume, stop_lock, subpath};
 use crate::net::etc_files;
 use crate::paths::Paths;
 use crate::pod::env::expand_with;
+use crate::pod::hold;
 use crate::pod::recursive_read_only::recursive_read_only;
-use crate::pod::spec::is_privileged;
+use crate::pod::spec::{is_privileged, uid};
 use crate::sys::sort::sort_by_key;
 use crate::sys::vec_map::VecMap;
 
@@ -79,7 +80,8 @@ pub fn container_mounts(ctx: &MountContext<'_>) -> Result<(Vec<Mount>, Vec<Look>
     }
     // A volume mounted at one of the places below replaces it.
     let taken: Vec<PathBuf> = mounts.iter().map(|mount| mount.target.clone()).collect();
-    mounts.extend(pod_mounts(ctx).into_iter().filter(|mount| !taken.contains(&mount.target)));
+    let own = pod_mounts(ctx).into_iter().chain(stop_lock_mount(ctx)?);
+    mounts.extend(own.filter(|mount| !taken.contains(&mount.target)));
     // Stable: mounts of equal depth keep the pod's order.
     sort_by_key(&mut mounts, |mount| mount.target.components().count());
     Ok((mounts, looks))
@@ -114,6 +116,15 @@ fn pod_mounts(ctx: &MountContext<'_>) -> Vec<Mount> {
         mounts.push(mount(PodLayout::new(ctx.paths, uid).shm(), "/dev/shm", false));
     }
     mounts
+}
+
+/// The file of the stop lock, which is made with the first container that sees it.
+fn stop_lock_mount(ctx: &MountContext<'_>) -> Result<Option<Mount>, VolumeError> {
+    if hold::stop_lock(ctx.pod).is_none() {
+        return Ok(None);
+    }
+    let source = stop_lock::make(&PodLayout::new(ctx.paths, uid(ctx.pod))).map_err(|error| error.of("stop-lock"))?;
+    Ok(Some(Mount { source, target: hold::LOCK_FILE.into(), ..Mount::default() }))
 }
 
 fn volume_mount(

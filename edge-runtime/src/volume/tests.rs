@@ -449,6 +449,23 @@ fn containers_of_one_pod_share_memory() {
 }
 
 #[test]
+fn stop_lock_is_one_small_file_of_the_pod() {
+    let Some(mut bench) = Bench::new(json!({})) else { return };
+    let target = "/run/sampan/stop.lock";
+    assert!(bench.mounts().unwrap().iter().all(|mount| mount.target != Path::new(target)), "no annotation asks for it");
+    assert_eq!(bench.mount_count(), 0);
+    bench.pod.metadata.annotations = Some(BTreeMap::from([("sampan.dev/stop-lock".into(), "1h".into())]));
+    let file = bench.mount_of(target).source;
+    assert_eq!(mode(&file), 0o666);
+    assert!(fs::write(&file, vec![1; 1 << 20]).is_err(), "it has one page");
+    let found = |file: &Path| fs::metadata(file).unwrap().ino();
+    assert_eq!(found(&bench.mount_of(target).source), found(&file), "the next container has the same");
+    assert_eq!(bench.mount_count(), 1);
+    teardown(&bench.paths, "u1").unwrap();
+    assert_eq!(bench.mount_count(), 0);
+}
+
+#[test]
 fn sub_paths_are_made_and_mounted() {
     let volumes = json!([{"name": "tmp", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "app"}}]);
     let mounts = json!([{"name": "tmp", "mountPath": "/a", "subPath": "x/y"},

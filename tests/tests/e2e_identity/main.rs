@@ -1,5 +1,6 @@
 //! Identity of a node over time: renewed and expired certificates, revoked nodes, wrong clocks.
 
+mod authority;
 mod clocks;
 mod persons;
 mod revocation;

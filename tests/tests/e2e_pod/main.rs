@@ -5,6 +5,7 @@ mod containers;
 mod cpus;
 mod end;
 mod env;
+mod holds;
 mod host;
 mod limits;
 mod logs;

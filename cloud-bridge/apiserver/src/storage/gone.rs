@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
+use super::bodies;
 use super::keeper::beside;
 use super::stored::Stored;
 use apimachinery::key::ObjectKey;
@@ -20,7 +21,33 @@ const TOKENS: [&str; 2] = ["sampan.dev/join-token", "sampan.dev/claim-token"];
 
 /// Whether a deletion of this object is final.
 pub(super) fn is_final(storage: &str, object: &Stored) -> bool {
-    storage == "nodes" || (storage == "secrets" && TOKENS.iter().any(|kind| object.value()["type"] == *kind))
+    storage == "nodes" || (storage == "secrets" && is_token(object.value()))
+}
+
+fn is_token(secret: &Value) -> bool {
+    TOKENS.iter().any(|kind| secret["type"] == *kind)
+}
+
+/// Namespace and name of each join token and claim token of a database.
+pub(super) fn tokens(conn: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut statement = conn.prepare("SELECT ns, name, body FROM objects WHERE storage = 'secrets'")?;
+    let (mut rows, mut tokens) = (statement.query([])?, Vec::new());
+    while let Some(row) = rows.next()? {
+        let secret = bodies::read(conn, row, 2)?.and_then(|body| serde_json::from_slice::<Value>(&body).ok());
+        if secret.is_some_and(|secret| is_token(&secret)) {
+            tokens.push((row.get(0)?, row.get(1)?));
+        }
+    }
+    Ok(tokens)
+}
+
+/// Deletes an object from a database that no bridge uses.
+pub(super) fn remove(conn: &Connection, storage: &str, namespace: &str, name: &str) -> rusqlite::Result<()> {
+    for table in ["objects", "owners"] {
+        let sql = format!("DELETE FROM {table} WHERE storage = ?1 AND ns = ?2 AND name = ?3");
+        conn.execute(&sql, params![storage, namespace, name])?;
+    }
+    Ok(())
 }
 
 /// Path of the file.

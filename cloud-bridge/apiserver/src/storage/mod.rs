@@ -4,6 +4,7 @@
 //! returns, and on the disk when `durable` says so; until then no client sees it. Knows keys, bodies and revisions; the
 //! only fields of an object that it reads are in `metadata`, and the time of a Lease.
 
+pub mod backup;
 mod bodies;
 mod body;
 mod clock;

@@ -132,7 +132,7 @@ impl Store {
 }
 
 /// Two processes on one file would both count revisions: the second is refused.
-fn lock(path: &Path) -> Result<File, SchemaError> {
+pub(super) fn lock(path: &Path) -> Result<File, SchemaError> {
     let io = |e: io::Error| SchemaError::Io("its lock", e);
     let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(with_suffix(path, "-lock")).map_err(io)?;
     match lock.try_lock() {
@@ -244,14 +244,14 @@ fn jump(path: &Path, new: &Path) -> Result<(), SchemaError> {
     Ok(())
 }
 
-fn remove_if_there(path: &Path) -> io::Result<()> {
+pub(super) fn remove_if_there(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> std::path::PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 /// Application id of the file, so that another program's database is refused ("smpn").
-const APPLICATION_ID: i32 = 0x736d_706e;
+pub(super) const APPLICATION_ID: i32 = 0x736d_706e;
 
 /// One step per version, appended only: the step at index N leads from `user_version` N to N + 1.
 const MIGRATIONS: &[&str] = &["
@@ -47,6 +47,9 @@ const MIGRATIONS: &[&str] = &["
     -- body, one of them at a time. Bodies of older versions stay where they are.
     CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
 "];
+
+/// The newest version that this program knows.
+pub(super) const VERSION: usize = MIGRATIONS.len();
 
 /// Why a schema cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -122,8 +125,8 @@ pub(super) fn prepare(conn: &mut Connection) -> Result<(), SchemaError> {
     if id != APPLICATION_ID && tables > 0 {
         return Err(SchemaError::Foreign(id));
     }
-    if version > MIGRATIONS.len() {
-        return Err(SchemaError::Newer { found: version, known: MIGRATIONS.len() });
+    if version > VERSION {
+        return Err(SchemaError::Newer { found: version, known: VERSION });
     }
     for (index, step) in MIGRATIONS.iter().enumerate().skip(version) {
         let tx = conn.transaction()?;

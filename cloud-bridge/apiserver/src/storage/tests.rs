@@ -1,5 +1,6 @@
 //! What `storage` promises, case by case.
 
+mod backup;
 mod bodies_apart;
 mod files;
 mod history;

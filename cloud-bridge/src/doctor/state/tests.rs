@@ -63,7 +63,7 @@ fn certificates_near_their_end_are_found() {
     let authority = |authority| judge(&Facts { authority, ..well() });
     assert_found(&authority(Err("gone".into())), "authority", Severity::Error, "pki");
     assert_found(&authority(Ok(now - days(1))), "authority", Severity::Error, "clock");
-    assert_found(&authority(Ok(now + days(300))), "authority", Severity::Warning, "joins again");
+    assert_found(&authority(Ok(now + days(300))), "authority", Severity::Warning, "authority rotate");
     let kubeconfig = |kubeconfig| judge(&Facts { kubeconfig, ..well() });
     assert_found(&kubeconfig(Err("gone".into())), "kubeconfig", Severity::Error, "restart");
     assert_found(&kubeconfig(Ok(now - days(1))), "kubeconfig", Severity::Error, "restart");

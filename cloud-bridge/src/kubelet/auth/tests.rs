@@ -49,6 +49,7 @@ async fn what_the_api_said_is_remembered_for_a_while() {
         subject: Subject { user: "robot".to_owned(), groups: Vec::new() },
         issued: SystemTime::UNIX_EPOCH,
         expires: SystemTime::now() - Duration::from_secs(1),
+        authority_key: None,
     };
     assert!(matches!(reviewer.check("a", Some(&ended), &get("good"), from(1)).await, Err(Denied::Unauthorized)));
     let good = Holder { expires: SystemTime::now() + Duration::from_secs(60), ..ended };

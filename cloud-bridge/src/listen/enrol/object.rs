@@ -12,7 +12,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use crate::pki::claim::Hardware;
-use crate::pki::encoding::{hex, to_pem};
+use crate::pki::encoding::to_pem;
 
 /// Signer of these requests.
 pub(super) const SIGNER: &str = "sampan.dev/node";
@@ -31,6 +31,8 @@ const LIFE_MIN: Duration = Duration::from_secs(600);
 pub(super) struct Board {
     /// Name of its CertificateSigningRequest: the same for the same key.
     pub(super) id: String,
+    /// The number in that name: the beginning of the digest of the key.
+    pub(super) number: u64,
     pub(super) node: String,
     pub(super) hardware: Hardware,
     /// PEM of its PKCS #10 request.
@@ -41,8 +43,9 @@ impl Board {
     /// `csr` is the request as DER, and `key` its public key.
     pub(super) fn new(node: String, hardware: Hardware, csr: &[u8], key: &impl PublicKeyData) -> Self {
         let digest = digest(&SHA256, &key.subject_public_key_info());
-        let id = format!("enrol-{}", &hex(digest.as_ref())[..16]);
-        Self { id, node, hardware, pem: to_pem("CERTIFICATE REQUEST", csr) }
+        let number = digest.as_ref()[..8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        let id = format!("enrol-{number:016x}");
+        Self { id, number, node, hardware, pem: to_pem("CERTIFICATE REQUEST", csr) }
     }
 
     /// The object of its request. `life` is that of nodes' certificates.

@@ -63,6 +63,7 @@ async fn certificates_are_of_operators_and_have_an_end() {
         subject: Subject { user: "robot".into(), groups: vec![group.into()] },
         issued: SystemTime::UNIX_EPOCH,
         expires: clock::now() + Duration::from_secs(seconds),
+        authority_key: None,
     };
     assert!(access.check(Some(&holder("sampan:operators", 60)), &none, from()).await.is_ok());
     assert!(access.check(Some(&holder("sampan:operators", 0)), &none, from()).await.is_err());

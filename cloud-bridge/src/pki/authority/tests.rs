@@ -4,6 +4,7 @@ use super::*;
 use crate::pki::encoding::certificates;
 use crate::pki::identity::Holder;
 use crate::pki::request::MAX_REQUEST;
+use crate::pki::rotation::{Pair, Trust};
 
 fn request(common_name: &str) -> Vec<u8> {
     let key = new_key().unwrap();
@@ -224,4 +225,37 @@ fn every_certificate_passes_strict_verification() {
         });
         assert!(named, "{kind} does not name the authority's key");
     }
+}
+
+#[test]
+fn renewal_in_a_rotation_shows_that_the_node_trusts_both() {
+    let (old, new) = (Authority::create("a").unwrap(), Authority::create("b").unwrap());
+    let pair = Pair { certificate: new.certificate_pem(), key: new.key_pem() };
+    let all = [old.certificate().clone(), new.certificate().clone()];
+    let rotation = Rotation::begin(pair, clock::now(), Duration::ZERO, Duration::from_secs(60));
+    let both = Authority::in_rotation("test", Some(rotation.clone()), || Ok(old)).unwrap();
+    let both = both.with_node_life(Duration::from_secs(3600));
+    assert_eq!((both.certificate(), both.trusted()), (&all[0], all.to_vec()));
+    assert_eq!(certificates("test", both.trusted_pem().as_bytes()).unwrap(), all);
+    let now = clock::now();
+    let joined = Holder::of(&both.node("edge-1", &request("x")).unwrap()).unwrap();
+    let renewed = Holder::of(&both.renewed("edge-1", &request("x"), now).unwrap()).unwrap();
+    assert_eq!((both.trust_of(&joined), both.trust_of(&renewed)), (Some(Trust::Old), Some(Trust::Both)));
+    assert!(renewed.expires <= now + Duration::from_secs(3600), "it lives no longer");
+    // Clients of this time also reach bridges that do not know of the rotation; what people get outlasts it.
+    let operator = both.client("robot", "sampan:operators").unwrap();
+    let person = both.user("ann", None, NODE_LIFE).unwrap();
+    let by_new = |signed: &Signed| Holder::of(&signed.certificate).unwrap().authority_key == renewed.authority_key;
+    assert!(!by_new(&operator) && by_new(&person));
+
+    let later = now + Duration::from_secs(60);
+    let after = Authority::in_rotation("test", Some(rotation.finish(now, Duration::from_secs(60))), || {
+        panic!("it is not read")
+    })
+    .unwrap();
+    assert_eq!(after.trusted(), all[1..]);
+    assert_eq!(after.trust_of(&renewed), Some(Trust::Both));
+    let last = Holder { issued: later, ..renewed };
+    assert_eq!(after.trust_of(&last), Some(Trust::New));
+    assert_eq!(new.trust_of(&last), None, "there was no rotation");
 }

@@ -12,7 +12,7 @@ use crate::columns::one_line;
 use crate::output::{Form, JSON, OUTPUT};
 use crate::progress::pulls;
 use crate::progress::show::Seen;
-use crate::{events, find};
+use crate::{events, find, holds};
 
 pub(super) const VERB: Verb = Verb {
     name: "describe",
@@ -45,14 +45,14 @@ fn phase(pod: &PodRecord) -> &'static str {
     }
 }
 
-/// Reason and message of what keeps the pod from running.
-fn trouble(pod: &PodRecord) -> Option<(&str, &str)> {
+/// Reason and message of what keeps the pod from running, or from its end.
+fn trouble(pod: &PodRecord) -> Option<(&str, String)> {
     let (reason, message) = match (&pod.terminal, &pod.sandbox.state) {
-        (Some(end), _) => (end.reason.as_str(), end.message.as_str()),
-        (None, SandboxState::Failed { reason, message, .. }) => (reason.as_str(), message.as_str()),
-        _ => return None,
+        (Some(end), _) => (end.reason.as_str(), &end.message),
+        (None, SandboxState::Failed { reason, message, .. }) => (reason.as_str(), message),
+        _ => return holds::of(pod),
     };
-    (!reason.is_empty() || !message.is_empty()).then_some((reason, message))
+    (!reason.is_empty() || !message.is_empty()).then(|| (reason, message.clone()))
 }
 
 fn text(pod: &PodRecord, events: &[Value], pulls: &[(String, Seen)]) -> String {
@@ -77,7 +77,7 @@ fn text(pod: &PodRecord, events: &[Value], pulls: &[(String, Seen)]) -> String {
         }
     }
     if let Some((reason, message)) = trouble(pod) {
-        let _ = writeln!(out, "Reason:      {reason}: {}", one_line(message));
+        let _ = writeln!(out, "Reason:      {reason}: {}", one_line(&message));
     }
     out.push_str("Containers:\n");
     for (row, container) in ps::rows(pod).zip(pod.containers.values()) {
@@ -127,7 +127,7 @@ fn ended(end: &Terminated) -> String {
 mod tests {
     use jiff::Timestamp;
     use sampan_pod::clock::Mono;
-    use sampan_pod::record::{ContainerKind, ContainerRecord, ContainerState, Terminal};
+    use sampan_pod::record::{ContainerKind, ContainerRecord, ContainerState, StartHold, Terminal};
 
     use super::*;
 
@@ -170,6 +170,13 @@ mod tests {
     }
 
     #[test]
+    fn held_pod_says_how_to_start_it() {
+        let held = PodRecord { start_hold: StartHold::Held, ..pod() };
+        let shown = text(&held, &[], &[]);
+        assert!(shown.contains("\nReason:      HeldUpgrade: ") && shown.contains("release shop/web\n"), "{shown}");
+    }
+
+    #[test]
     fn phase_follows_containers_and_end_of_the_pod() {
         let mut pod = pod();
         let app = pod.containers.get_mut("app").unwrap();
@@ -181,7 +188,7 @@ mod tests {
         };
         assert_eq!((phase(&pod), trouble(&pod)), ("Running", None));
         pod.terminal = Some(Terminal { succeeded: false, reason: "Evicted".into(), message: "no memory".into() });
-        assert_eq!((phase(&pod), trouble(&pod)), ("Failed", Some(("Evicted", "no memory"))));
+        assert_eq!((phase(&pod), trouble(&pod)), ("Failed", Some(("Evicted", "no memory".to_owned()))));
         assert!(text(&pod, &[], &[]).contains("\nReason:      Evicted: no memory\n"));
     }
 }

@@ -6,11 +6,12 @@ use edge_runtime::link::identity::Identity;
 use edge_runtime::link::status::{self, LinkStatus};
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Fact;
+use sampan_pod::record::PodRecord;
 use serde_json::{Value, json};
 
-use crate::find;
 use crate::output::{Form, JSON, OUTPUT};
 use crate::progress::pulls;
+use crate::{find, holds};
 
 pub(super) const VERB: Verb = Verb {
     name: "status",
@@ -31,7 +32,7 @@ fn run(given: Given) -> Result<(), CliError> {
         link.why = "edge-runtime does not run".to_owned();
     }
     let (reports, bytes) = store.outbox_size()?;
-    let pulls = pulls::all(&paths);
+    let (pulls, pods) = (pulls::all(&paths), store.pods()?.0);
     let view = json!({
         "node": identity.as_ref().map(|identity| identity.node.as_str()),
         "cluster": store.fact(Fact::Cluster)?,
@@ -42,7 +43,8 @@ fn run(given: Given) -> Result<(), CliError> {
         "link": link,
         "stream": store.fact(Fact::Stream)?,
         "sequence": store.fact(Fact::LastSequence)?.and_then(|text| text.parse::<u64>().ok()),
-        "pods": store.pods()?.0.len(),
+        "pods": pods.len(),
+        "holds": holds(pods.iter().map(|pod| &pod.record)),
         "queuedReports": reports,
         "queuedBytes": bytes,
         "pulls": pulls::values(&pulls),
@@ -67,6 +69,15 @@ fn devices(paths: &Paths) -> Value {
     let runs = paths.devices().exists();
     let text = std::fs::read(paths.device_counters()).ok().filter(|_| runs);
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+/// Pods whose start or stop is held.
+fn holds<'a>(pods: impl Iterator<Item = &'a PodRecord>) -> Vec<Value> {
+    let held = pods.filter_map(|pod| Some((pod, holds::of(pod)?)));
+    held.map(|(pod, (condition, message))| {
+        json!({"namespace": pod.namespace, "pod": pod.name, "condition": condition, "message": message})
+    })
+    .collect()
 }
 
 fn on_trial(trial: &Value) -> &'static str {
@@ -106,7 +117,11 @@ fn rows(view: &Value, pulls: &[String]) -> String {
         ("queue", format!("{} reports, {} bytes", view["queuedReports"], view["queuedBytes"])),
     ];
     let pulls = pulls.iter().map(|line| format!("{:<11} {line}\n", "pulling"));
-    let text = rows.map(|(name, value)| format!("{name:<11} {value}\n")).into_iter().chain(pulls).collect::<String>();
+    let held = view["holds"].as_array().into_iter().flatten().map(|hold| {
+        format!("{:<11} {}/{}: {}\n", "held", text(&hold["namespace"]), text(&hold["pod"]), text(&hold["message"]))
+    });
+    let rows = rows.map(|(name, value)| format!("{name:<11} {value}\n")).into_iter();
+    let text = rows.chain(held).chain(pulls).collect::<String>();
     match view["devices"]["text"].as_str() {
         Some(devices) => format!("{text}{:<11} {devices}\n", "devices"),
         None => text,
@@ -115,6 +130,8 @@ fn rows(view: &Value, pulls: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sampan_pod::record::StartHold;
+
     use super::*;
 
     #[test]
@@ -127,5 +144,14 @@ mod tests {
             shown.contains("\nversion     0.1.0 (on trial") && shown.ends_with("\npulling     web:1: layer 1 of 2\n"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn status_names_held_pods() {
+        let mut pods = ["web", "db"].map(|name| PodRecord { name: name.into(), ..Default::default() });
+        pods[0].start_hold = StartHold::Held;
+        let shown = rows(&json!({"holds": holds(pods.iter())}), &[]);
+        assert!(shown.ends_with(": edge-runtime release /web\n") && shown.matches("\nheld ").count() == 1, "{shown}");
+        assert!(!rows(&json!({"holds": []}), &[]).contains("held"));
     }
 }

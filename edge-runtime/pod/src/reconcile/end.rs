@@ -13,12 +13,15 @@ use super::stop::Order;
 
 impl Turn<'_> {
     pub(super) fn end(&mut self) {
+        self.drop_waiting();
+        if self.is_end_held() {
+            return;
+        }
         let because = if self.record.deletion.is_some() { StopReason::Deleted } else { StopReason::PodTerminal };
         let deadline = match &self.record.deletion {
             Some(d) => d.requested_at.after(Duration::from_secs(d.grace_s.into())),
             None => self.now.mono.after(self.grace_of_end()),
         };
-        self.drop_waiting();
         self.stop_all(because, deadline);
         if self.record.containers.values().any(|c| c.state.live_id().is_some()) {
             return;

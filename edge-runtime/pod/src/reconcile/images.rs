@@ -41,7 +41,7 @@ impl<'a> Turn<'a> {
         self.ensure_image(container, policy, None);
     }
 
-    fn ensure_image(&mut self, container: &Container, policy: PullPolicy, volume: Option<VolumeImage>) {
+    pub(super) fn ensure_image(&mut self, container: &Container, policy: PullPolicy, volume: Option<VolumeImage>) {
         let Some(c) = self.record.containers.get_mut(&container.name) else { return };
         let (reason, message) = c.state.shown();
         let (reason, message) = (reason.to_owned(), message.to_owned());
@@ -75,7 +75,7 @@ fn already_present(reference: &str) -> String {
 }
 
 /// The policy of the spec, or the API's default for the image's tag.
-fn pull_policy(image: &str, policy: Option<&str>) -> PullPolicy {
+pub(super) fn pull_policy(image: &str, policy: Option<&str>) -> PullPolicy {
     match policy {
         Some("Always") => PullPolicy::Always,
         Some("Never") => PullPolicy::Never,

@@ -87,6 +87,9 @@ impl Turn<'_> {
         } else {
             return;
         };
+        if because != StopReason::Startup && self.is_stop_held() {
+            return;
+        }
         let tail = if restarted && kind == ContainerKind::App { ", will be restarted" } else { "" };
         let message = format!("{what} {} {text}{tail}", container.name);
         let grace = self.grace_for(container, because);

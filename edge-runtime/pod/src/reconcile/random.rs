@@ -49,6 +49,11 @@ enum Act {
     },
     Tombstone,
     Fail,
+    /// A process takes the stop lock, or gives it back.
+    Lock {
+        held: bool,
+    },
+    Release,
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -65,6 +70,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => (0..40u32).prop_map(|grace_s| Act::Delete { grace_s }),
         1 => Just(Act::Tombstone),
         1 => Just(Act::Fail),
+        2 => any::<bool>().prop_map(|held| Act::Lock { held }),
+        1 => Just(Act::Release),
     ];
     prop::collection::vec(act, 1..60)
 }
@@ -268,7 +275,9 @@ impl World {
                 self.take_steps();
             }
             Act::NewImage => {
+                let annotations = self.sim.pod.metadata.annotations.take();
                 self.sim.pod = pod(spec("img:2"));
+                self.sim.pod.metadata.annotations = annotations;
                 self.sim.turn();
                 self.take_steps();
             }
@@ -283,6 +292,8 @@ impl World {
             Act::Dependency => self.tell(PodEvent::DependencyChanged),
             Act::Delete { grace_s } => self.tell(PodEvent::DeletionRequested { grace_s }),
             Act::Tombstone => self.tell(PodEvent::ObjectGone { grace_s: 30 }),
+            Act::Lock { held } => self.sim.locked = Some(held),
+            Act::Release => self.tell(PodEvent::Released),
             Act::Fail => self.tell(PodEvent::Evict {
                 reason: "Evicted".into(),
                 message: "full".into(),
@@ -291,8 +302,12 @@ impl World {
         }
     }
 
-    /// Completes all running steps and advances time, until nothing more happens soon.
+    /// Ends holds, completes all running steps and advances time, until nothing more happens soon.
     fn settle(&mut self) {
+        self.sim.locked = Some(false);
+        if !self.forgotten {
+            self.tell(PodEvent::Released);
+        }
         for _ in 0..400 {
             let unsure = self
                 .sim
@@ -321,7 +336,12 @@ impl World {
 fn world(policy: &str, shape: u8) -> (World, impl Fn(&str) -> Value + use<>) {
     let policy = policy.to_owned();
     let spec = move |image: &str| spec(&policy, image, shape & 1 != 0, shape & 2 != 0, shape & 4 != 0, shape & 8 != 0);
-    (World::new(Sim::new(pod(spec("img:1")))), spec)
+    let holds = [(16_u8, "sampan.dev/stop-lock", "5m"), (32, "sampan.dev/hold", "true")];
+    let holds = holds.into_iter().filter(|(bit, ..)| shape & bit != 0);
+    let mut sim = Sim::new(pod(spec("img:1")));
+    sim.pod.metadata.annotations = Some(holds.map(|(_, key, value)| (key.to_owned(), value.to_owned())).collect());
+    sim.locked = Some(false);
+    (World::new(sim), spec)
 }
 
 proptest! {
@@ -329,7 +349,7 @@ proptest! {
 
     #[test]
     fn a_deleted_pod_is_always_forgotten(
-        policy in prop_oneof!["Always", "OnFailure", "Never"], shape in 0..16u8, acts in acts(),
+        policy in prop_oneof!["Always", "OnFailure", "Never"], shape in 0..64u8, acts in acts(),
     ) {
         let (mut world, spec) = world(&policy, shape);
         for act in acts {
@@ -344,7 +364,7 @@ proptest! {
 
     #[test]
     fn a_pod_that_is_left_alone_comes_to_rest(
-        policy in prop_oneof!["Always", "OnFailure", "Never"], shape in 0..16u8, acts in acts(),
+        policy in prop_oneof!["Always", "OnFailure", "Never"], shape in 0..64u8, acts in acts(),
     ) {
         let (mut world, spec) = world(&policy, shape);
         for act in acts {

@@ -58,6 +58,9 @@ impl Turn<'_> {
                 }
             };
             if c.resources.as_ref().is_some_and(|has| wants_restart(container, has)) {
+                if self.is_stop_held() {
+                    continue;
+                }
                 let grace = self.grace_for(container, StopReason::SpecChanged);
                 let message = format!("Container {name} resize requires restart");
                 self.stop(name, StopReason::SpecChanged, self.now.mono.after(grace), message, Order::Now);

@@ -35,7 +35,7 @@ fn started(state: &ContainerState) -> bool {
 
 impl Turn<'_> {
     pub(super) fn run(&mut self) {
-        if self.settle_finished() || !self.have_sandbox() {
+        if self.settle_finished() || self.waits_for_release() || !self.have_sandbox() {
             return;
         }
         if !self.have_pause() {

@@ -2,9 +2,13 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodSpec};
 
-use super::super::record::{ContainerKind, PodRecord, Resize, SandboxState};
+use super::super::hold::{HELD, START_HELD};
+use super::super::record::{ContainerKind, PodRecord, Resize, SandboxState, StartHold};
 use super::super::spec::kind_in_init;
 use super::text;
+
+/// Type of the condition of a pod whose stop lock holds a stop.
+const STOP_HELD: &str = "StopHeld";
 
 /// Status, reason and message of one condition.
 #[derive(Clone)]
@@ -51,6 +55,7 @@ pub(super) fn all(
         .into_iter()
         .chain(disrupted)
         .chain(resizing(record))
+        .chain(held(record))
         .map(|(type_, v)| PodCondition {
             type_: type_.to_owned(),
             status: if v.ok { "True" } else { "False" }.to_owned(),
@@ -79,6 +84,24 @@ fn resizing(record: &PodRecord) -> Option<(&'static str, Verdict)> {
         }
     });
     under_way.map(|verdict| ("PodResizeInProgress", verdict))
+}
+
+/// Holds of the pod's start and stop. Other clients see the end of a hold, too: a condition that was reported once becomes
+/// False. A pod that is never held has neither.
+fn held(record: &PodRecord) -> impl Iterator<Item = (&'static str, Verdict)> {
+    let ends = record.terminal.is_some() || record.deletion.is_some();
+    let start = match record.start_hold {
+        StartHold::Open => None,
+        StartHold::Held if !ends => {
+            Some(Verdict { ok: true, reason: "HoldUpgradeEnabled", message: START_HELD.to_owned() })
+        }
+        StartHold::Held | StartHold::Released => Some(Verdict::of(false)),
+    };
+    let stop = match &record.stop_hold {
+        Some(hold) => Some(Verdict { ok: true, reason: "StopLocked", message: hold.message() }),
+        None => record.conditions.contains_key(STOP_HELD).then(|| Verdict::of(false)),
+    };
+    start.map(|verdict| (HELD, verdict)).into_iter().chain(stop.map(|verdict| (STOP_HELD, verdict)))
 }
 
 fn containers_ready(spec: &PodSpec, phase: &str, init: &[ContainerStatus], apps: &[ContainerStatus]) -> Verdict {

@@ -252,7 +252,8 @@ fn a_deleted_pod_ends_with_a_final_phase() {
 fn a_refused_pod() {
     let mut sim = Sim::new(one("Always"));
     let refuse = |_: &Pod| Admission::Refused(Refusal { reason: "OutOfcpu".into(), message: "no cpu".into() });
-    let world = super::super::reconcile::World { image: &|_| None, admit: &refuse, resize: &|_| None };
+    let world =
+        super::super::reconcile::World { image: &|_| None, admit: &refuse, resize: &|_| None, stop_locked: &|| false };
     let plan = super::super::reconcile::reconcile(&sim.pod, sim.record.clone(), &world, &sim.now());
     sim.record = plan.record;
     let status = show(&mut sim);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{self, Visitor};
 use serde_json::json;
 
-use super::super::testing::pod;
+use super::super::testing::{annotated, pod};
 use super::*;
 
 /// A deserializer that only listens: the types say their field names when they ask for a struct.
@@ -60,23 +60,21 @@ fn same_rows<'de, T: Deserialize<'de>>(name: &str, table: Table) {
     assert_eq!(fields_of_rows, fields, "{name}: the rows are not the type's fields");
 }
 
+#[test]
+fn annotation_without_effect_is_warned_of() {
+    let of = |value: &str| warnings(&annotated("sampan.dev/stop-lock", value));
+    let told = of("soon");
+    assert!(told.len() == 1 && told[0].contains("sampan.dev/stop-lock"), "{told:?}");
+    assert_eq!(of("30m"), Vec::<String>::new());
+    assert_eq!(warnings(&annotated("edge.kubeedge.io/hold-upgrade", "true")), Vec::<String>::new());
+}
+
 macro_rules! tables {
     ($(($type:ty, $name:literal, $table:expr),)*) => {
         /// Every table with the name of its type.
         pub(super) const TABLES: &[(&str, Table)] = &[$(($name, $table)),*];
 
         #[test]
-fn an_upgrade_that_is_to_be_held_is_warned_of() {
-    let annotated = |value: &str| {
-        let metadata = json!({"name": "p", "annotations": {"edge.kubeedge.io/hold-upgrade": value}});
-        serde_json::from_value(json!({"metadata": metadata, "spec": {"containers": [{"name": "c"}]}})).expect("a pod")
-    };
-    let held = warnings(&annotated("true"));
-    assert!(held.len() == 1 && held[0].contains("edge.kubeedge.io/hold-upgrade"), "{held:?}");
-    assert_eq!(warnings(&annotated("false")), Vec::<String>::new());
-}
-
-#[test]
         fn every_field_of_the_api_has_its_row() {
             $(same_rows::<$type>($name, $table);)*
         }

@@ -38,6 +38,7 @@ pub(crate) fn settle_boot(mut record: PodRecord, now: &Now) -> PodRecord {
     if let Some(d) = &mut record.deletion {
         d.requested_at = now.mono;
     }
+    record.stop_hold = None;
     for c in record.containers.values_mut() {
         for removing in c.garbage.values_mut() {
             *removing = false;

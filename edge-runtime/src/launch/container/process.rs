@@ -10,6 +10,7 @@ use crate::launch::base::Objects;
 use crate::launch::error::ContainerError;
 use crate::launch::sandbox::Sandbox;
 use crate::pod::env::{self, Environment, Sources};
+use crate::pod::hold;
 use crate::pod::services;
 use crate::pod::spec::namespace;
 use crate::store::image_record::ImageRecord;
@@ -33,7 +34,10 @@ pub(super) fn of(
 ) -> Result<Process, ContainerError> {
     let environment = environment(pod, container, &sandbox.facts, objects)?;
     let has_terminal = container.tty.unwrap_or(false);
-    let env = variables::merged(&sandbox.host_name, has_terminal, &image.config.env, &environment.vars);
+    let mut env = variables::merged(&sandbox.host_name, has_terminal, &image.config.env, &environment.vars);
+    if hold::stop_lock(pod).is_some() && env.iter().all(|(name, _)| name != hold::LOCK_VARIABLE) {
+        env.push((hold::LOCK_VARIABLE.to_owned(), hold::LOCK_FILE.to_owned()));
+    }
     let argv = env::argv(container, &image.config.entrypoint, &image.config.cmd, &environment.vars);
     if argv.is_empty() {
         return Err(ContainerError::create("no command specified"));

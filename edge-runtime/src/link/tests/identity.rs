@@ -77,6 +77,19 @@ fn g24_refused_node_uses_a_later_join_without_a_restart() {
     });
 }
 
+#[test]
+fn node_that_missed_a_new_authority_uses_a_later_join() {
+    run(|ex| async move {
+        let authority = Authority::new();
+        let server = Server::start(&ex, &authority).await;
+        let mut node = Node::start(&ex, Authority::new().identity("edge-1", server.address()), 16);
+        let why = node.until("disconnected").await;
+        assert!(why.contains("join again with a fresh token"), "{why}");
+        authority.identity("edge-1", server.address()).save(&node.paths).expect("joined again");
+        node.until("connected").await;
+    });
+}
+
 static CLOCK: AtomicU64 = AtomicU64::new(0);
 
 fn clock() -> SystemTime {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::eviction::limits::Used;
 use crate::pod::clock::Now;
-use crate::pod::record::{Deletion, PodRecord, Terminal};
+use crate::pod::record::{Deletion, PodRecord, StopHold, Terminal};
 use crate::pod::spec::CRITICAL_PRIORITY;
 use crate::sys::walk::Bound;
 
@@ -31,6 +31,9 @@ fn critical_static_ended_and_deleted_pods_are_not_evicted() {
     deleted.record.deletion =
         Some(Deletion { requested_at: Mono(0), grace_s: 30, object_gone: false, reported: false });
     assert!(!may_go(&deleted));
+    let (since, from) = (jiff::Timestamp::UNIX_EPOCH, Mono(0));
+    deleted.record.stop_hold = Some(StopHold { since, until: since, from });
+    assert!(may_go(&deleted), "it does not stop yet");
 }
 
 #[test]

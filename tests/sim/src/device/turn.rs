@@ -28,6 +28,7 @@ impl Device {
             image: &|image| Some(format!("sha256:{image}")),
             admit: &|_| Admission::Admitted,
             resize: &|_| None,
+            stop_locked: &|| false,
         };
         let plan = reconcile(&entry.pod, entry.record.clone(), &world, &clock);
         let (record, status) = publish(&entry.pod, plan.record, &HostFacts::default(), &clock);
