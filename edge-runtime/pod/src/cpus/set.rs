@@ -81,7 +81,7 @@ impl CpuSet {
     }
 
     /// One bit for each id, the lowest bit of the first byte for CPU 0: `AllowedCPUs` of org.freedesktop.systemd1(5).
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(self) -> Vec<u8> {
         self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 }
