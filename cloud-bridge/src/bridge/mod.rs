@@ -219,6 +219,14 @@ impl Bridge {
         hardware::take(clients.own(), clients.as_node(node), node, hardware).await
     }
 
+    /// Creates the Node object of a free name for this board. False if the name is taken, by whatever board.
+    ///
+    /// # Errors
+    /// The API does not answer, or refuses the object.
+    pub async fn take_free_name(&self, node: &str, hardware: &str) -> kube::Result<bool> {
+        hardware::create(self.shared.clients.as_node(node), node, hardware).await
+    }
+
     /// Serves a node's connection from `peer` until it ends. `node` has been proven by its certificate. `place` is given
     /// back when the node has come in: its object and its list are where they should be.
     pub async fn serve<S>(

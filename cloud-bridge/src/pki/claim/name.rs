@@ -73,8 +73,9 @@ impl Hardware {
     pub fn key(&self) -> Option<String> {
         let serial = self.serial.trim();
         let is_placeholder = || PLACEHOLDERS.contains(&serial.to_ascii_lowercase().as_str());
-        let is_zero = serial.chars().all(|c| matches!(c, '0' | '-' | '.' | ' '));
-        if !is_zero && !is_placeholder() {
+        // Nothing else of it is in a name.
+        let is_blank = !serial.chars().any(|c| c.is_ascii_alphanumeric() && c != '0');
+        if !is_blank && !is_placeholder() {
             return Some(serial.to_owned());
         }
         let id = self.machine_id.trim();
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn board_without_a_serial_number_is_known_by_its_address() {
-        for serial in ["", "0000000000000000", "To Be Filled By O.E.M.", "Default string", "00-00"] {
+        for serial in ["", "0000000000000000", "To Be Filled By O.E.M.", "Default string", "00-00", "***", "\u{e9}"] {
             assert_eq!(name("gw-{serial}", &board(serial)).unwrap(), "gw-b827eb000001", "{serial:?}");
         }
         let bare = Hardware { machine_id: "ab12".into(), ..Hardware::default() };
