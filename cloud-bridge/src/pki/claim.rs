@@ -27,7 +27,7 @@ pub use name::{Hardware, Pattern};
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 86_400);
 /// Maximum lifetime.
 pub const MAX_TTL: Duration = Duration::from_secs(365 * 86_400);
-/// Maximum number of uses: 17 bytes each in the Secret object, which is read for each request.
+/// Maximum number of uses: 23 bytes each in the Secret object, which is read for each request.
 pub const MAX_USES: usize = 5000;
 
 const SECRET_TYPE: &str = "sampan.dev/claim-token";
