@@ -197,8 +197,9 @@ impl Exchange<'_> {
             Ok(object) => object,
             Err(error) => return self.not_written(error),
         };
-        may_have(context.bridge.take_name(&board.node, &self.hardware()?).await.map_err(of_api)?, &board.node)?;
-        let from = context.bridge.welcome(&board.node).await.map_err(of_api)?;
+        let hardware = self.hardware()?;
+        may_have(context.bridge.take_name(&board.node, &hardware).await.map_err(of_api)?, &board.node)?;
+        let from = context.bridge.welcome(&board.node, Some(&hardware)).await.map_err(of_api)?;
         let certificate = context.authority.node_at(&board.node, self.csr, from.into())?;
         let patch = object::issued(&object, &certificate);
         if let Err(error) = self.api().patch_status(&board.id, &PatchParams::default(), &Patch::Merge(&patch)).await {

@@ -1,4 +1,4 @@
-//! Boards that ask twice: at the same time, with two tokens, and after their Node was deleted.
+//! Boards that ask twice: at the same time, with two tokens, and after their Node was deleted or taken over.
 
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{Board, requests, token};
 use crate::support::fixture::{Cluster, TestBridge, unique};
+use crate::support::join;
 
 #[tokio::test]
 async fn e1_one_board_of_two_with_a_serial_number_needs_no_person() {
@@ -38,6 +39,21 @@ async fn e2_request_made_with_another_token_is_counted() {
     let (code, refused) = boards[1].ask(&bridge, &auto).await;
     assert_eq!(code, 403, "the token was for one board: {refused}");
     cluster.nodes().delete(&format!("{prefix}-1"), &DeleteParams::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn e1_name_is_of_no_board_after_a_join_with_a_token_for_it() {
+    let cluster = Cluster::open().await;
+    let bridge = TestBridge::start(&cluster).await;
+    let prefix = unique("joined");
+    let token = token(&cluster, &bridge, &prefix, 2, true).await.text();
+    let node = format!("{prefix}-1");
+    assert_eq!(Board::new("1").ask(&bridge, &token).await.0, 200);
+    let single = bridge.token(&cluster, &node).await;
+    join(bridge.address, &bridge.ca, &single, &node, &format!("system:node:{node}")).await.expect("joined");
+    let (code, taken) = Board::new("1").ask(&bridge, &token).await;
+    assert_eq!((code, &taken["reason"]), (409, &json!("NameTaken")), "{taken}");
+    cluster.nodes().delete(&node, &DeleteParams::default()).await.unwrap();
 }
 
 #[tokio::test]
