@@ -63,8 +63,7 @@ pub(crate) fn back_up(options: BackupOptions) -> anyhow::Result<()> {
     );
     let files = files::read(&state)?;
     let made = token::shown(Timestamp::now());
-    backup::write(&state.join("api.db"), &files, &made, &to)?;
-    let found = backup::inspect(&to)?;
+    let found = backup::write(&state.join("api.db"), &files, &made, &to)?;
     print(&format!(
         "{}: backup of {} with {} nodes. It contains Secrets and the key of the authority: anyone who has it controls the nodes.\n",
         to.display(),

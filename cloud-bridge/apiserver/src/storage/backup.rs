@@ -75,11 +75,12 @@ pub fn lock(state_file: &Path) -> Result<File, BackupError> {
 }
 
 /// Writes a backup of a state file, which a bridge may be using: its writers do not wait. The backup gets its name when
-/// it is complete and on the disk, and is readable for its owner only. It replaces an earlier backup of that name.
+/// it is complete, on the disk and can be read as a backup, and is readable for its owner only. Then it replaces an earlier
+/// backup of that name.
 ///
 /// # Errors
 /// The state file cannot be read, the backup cannot be written, or another kind of file has its name.
-pub fn write(state_file: &Path, files: &[SmallFile], made: &str, to: &Path) -> Result<(), BackupError> {
+pub fn write(state_file: &Path, files: &[SmallFile], made: &str, to: &Path) -> Result<Contents, BackupError> {
     let io = |source| BackupError::Io { path: to.to_owned(), source };
     match head(to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -88,12 +89,14 @@ pub fn write(state_file: &Path, files: &[SmallFile], made: &str, to: &Path) -> R
         Ok(_) => return Err(BackupError::unusable(to, "the file exists and is no backup; choose another name")),
     }
     let new = beside(to, "partial");
-    let filled = fill(state_file, files, made, &new)
-        .and_then(|()| fs::rename(&new, to).and_then(|()| sync_folder(to)).map_err(io));
-    if filled.is_err() {
+    let written = fill(state_file, files, made, &new).and_then(|()| inspect(&new)).and_then(|found| {
+        fs::rename(&new, to).and_then(|()| sync_folder(to)).map_err(io)?;
+        Ok(found)
+    });
+    if written.is_err() {
         let _ = remove(&new);
     }
-    filled
+    written
 }
 
 fn fill(state_file: &Path, files: &[SmallFile], made: &str, new: &Path) -> Result<(), BackupError> {
