@@ -78,7 +78,7 @@ pub(super) fn run(
     let now = Timestamp::now();
     let new = state.join(RESTORING);
     let was_half = new.exists();
-    let files = with_rotation(state, files, present)?;
+    let files = with_rotation(state, files)?;
     let prepared = prepare(state, &new, from, &files, made, now, present);
     // The present state is as it was, and the bridge may start.
     if prepared.is_err() && !was_half {
@@ -95,15 +95,21 @@ pub(super) fn run(
     Ok(replaced)
 }
 
-/// The files to restore. A rotation of the authority that began after the backup stays: nodes have certificates of it.
-fn with_rotation(state: &Path, files: &[SmallFile], present: Present) -> anyhow::Result<Vec<SmallFile>> {
+/// The files to restore. A rotation of the same authority that began after the backup stays, because nodes have certificates
+/// of it. After a restore that was cut off, it may be among the files that were prepared.
+fn with_rotation(state: &Path, files: &[SmallFile]) -> anyhow::Result<Vec<SmallFile>> {
     let mut files = files.to_vec();
-    let path = state.join(ROTATION);
-    let is_there = fs::symlink_metadata(&path).is_ok_and(|file| file.is_file());
-    if present == Present::SameBridge && is_there {
-        let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
-        files.retain(|file| file.name != ROTATION);
-        files.push(SmallFile { name: ROTATION.to_owned(), bytes });
+    let key = files.iter().find(|file| file.name == KEY).map(|file| file.bytes.clone());
+    let half = state.join(RESTORING);
+    for folder in [state, half.as_path()] {
+        let path = folder.join(ROTATION);
+        let is_there = fs::symlink_metadata(&path).is_ok_and(|file| file.is_file());
+        if is_there && fs::read(folder.join(KEY)).ok() == key {
+            let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+            files.retain(|file| file.name != ROTATION);
+            files.push(SmallFile { name: ROTATION.to_owned(), bytes });
+            break;
+        }
     }
     Ok(files)
 }
@@ -221,14 +227,20 @@ mod tests {
 
     #[test]
     fn rotation_that_began_after_the_backup_stays() {
-        let state = tempfile::tempdir().unwrap();
-        let files = |present| with_rotation(state.path(), &small_files(), present).unwrap();
-        assert_eq!(files(Present::SameBridge), small_files());
-        fs::create_dir(state.path().join(PKI)).unwrap();
-        fs::write(state.path().join(ROTATION), "later").unwrap();
         let rotation = SmallFile { name: ROTATION.to_owned(), bytes: b"later".to_vec() };
-        assert_eq!(files(Present::SameBridge).last(), Some(&rotation));
-        assert_eq!(files(Present::OtherBridge), small_files(), "of another authority");
+        // In the state folder, or where a restore that was cut off has prepared it.
+        for place in ["", RESTORING] {
+            let state = tempfile::tempdir().unwrap();
+            let files = || with_rotation(state.path(), &small_files()).unwrap();
+            assert_eq!(files(), small_files());
+            let folder = state.path().join(place);
+            fs::create_dir_all(folder.join(PKI)).unwrap();
+            fs::write(folder.join(ROTATION), "later").unwrap();
+            fs::write(folder.join(KEY), "other").unwrap();
+            assert_eq!(files(), small_files(), "of another authority");
+            fs::write(folder.join(KEY), KEY).unwrap();
+            assert_eq!(files().last(), Some(&rotation));
+        }
     }
 
     #[test]
