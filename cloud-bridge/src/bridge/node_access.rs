@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::requests::{Patch, Requests, is_path_segment};
-use super::well_known::{BRIDGED_LABEL, REPLICA_ANNOTATION, RULES_ANNOTATION, TRUST_ANNOTATION};
+use super::well_known::{BRIDGED_LABEL, HARDWARE, REPLICA_ANNOTATION, RULES_ANNOTATION, TRUST_ANNOTATION};
 use crate::pki::clock;
 
 /// Set by a join: certificates of the node that were issued before are void.
@@ -178,11 +178,18 @@ pub(super) async fn record_trust(own: &Client, node: &str, mark: &str) -> kube::
 const SKEW: SignedDuration = SignedDuration::from_secs(2);
 
 /// Makes a node part of the cluster: only certificates issued from the time that is returned are good, and no earlier
-/// word against it counts any more. `as_node` may create the node's own object, `own` may change it.
+/// word against it counts any more. `as_node` may create the node's own object, `own` may change it. `hardware` is that of a
+/// board that has enrolled; otherwise the name belongs to no board from now on.
 ///
 /// The time is written twice. A renewal is signed first and then looked up in the API: one whose look-up was before the
 /// first time was signed before the second, and one whose look-up was after it is refused.
-pub(super) async fn welcome(own: Client, as_node: Client, node: &str, replicated: bool) -> kube::Result<Timestamp> {
+pub(super) async fn welcome(
+    own: Client,
+    as_node: Client,
+    node: &str,
+    hardware: Option<&str>,
+    replicated: bool,
+) -> kube::Result<Timestamp> {
     let path = format!("/api/v1/nodes/{node}");
     // The clock may have been ahead at the last join, and what was issued then must be void, too.
     let known = look_up(&own, node).await.ok().flatten().and_then(|known| known.from);
@@ -197,15 +204,20 @@ pub(super) async fn welcome(own: Client, as_node: Client, node: &str, replicated
     }
     let from = if replicated { now().saturating_add(SKEW).unwrap_or(Timestamp::MAX) } else { now() };
     let labels = json!({BRIDGED_LABEL: "true"});
-    let metadata = json!({"labels": labels, "annotations": {ISSUED_FROM: from.to_string(), REVOKED: Value::Null}});
+    let mut annotations = json!({ISSUED_FROM: from.to_string()});
+    let changes = json!({ISSUED_FROM: from.to_string(), REVOKED: Value::Null, HARDWARE: hardware});
+    let metadata = json!({"labels": labels, "annotations": changes});
     match write(metadata.clone()).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => {}
         other => return other.map(|()| from),
     }
+    if let Some(hardware) = hardware {
+        annotations[HARDWARE] = hardware.into();
+    }
     let object = json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": node, "labels": labels, "annotations": {ISSUED_FROM: from.to_string()}},
+        "metadata": {"name": node, "labels": labels, "annotations": annotations},
     });
     match Requests::new(as_node).create("/api/v1/nodes", &object).await {
         // Another client created it in between.

@@ -217,7 +217,7 @@ async fn exchange(
         Who::Node(node) => ("/v1/join", Some(node), None),
         Who::Board(hardware) => ("/v1/enrol", None, Some(hardware)),
     };
-    let Attempt { key, csr, .. } = attempt(paths, token, node)?;
+    let Attempt { key, csr, .. } = attempt(paths, token, who)?;
     // No time was ever stored on a node that joins: the build's time is the floor.
     let tls = Arc::new(pinned_config(token.pin, Time::default())?);
     // Texts: serializing them cannot fail.
@@ -251,7 +251,7 @@ async fn exchange(
 /// One try to join, as it is kept until it has succeeded.
 #[derive(Serialize, Deserialize)]
 struct Attempt {
-    /// Digest of token and node name, which is empty with a claim token.
+    /// Digest of the token and the node's name, or the board's serial number.
     of: String,
     /// PKCS#8, DER.
     key: Vec<u8>,
@@ -259,15 +259,23 @@ struct Attempt {
     csr: String,
 }
 
-/// The attempt with this token that is on the disk, or a new one, which is there then.
-fn attempt(paths: &Paths, token: &Token, node: Option<&str>) -> Result<Attempt, JoinError> {
-    let name = node.unwrap_or_default();
+/// The attempt with this token that is on the disk, or a new one, which is there then. A card that was copied from a board
+/// that had asked already makes its own key: its serial number is another.
+fn attempt(paths: &Paths, token: &Token, who: Who<'_>) -> Result<Attempt, JoinError> {
+    let name = match who {
+        Who::Node(node) => node,
+        Who::Board(hardware) => hardware.serial.as_str(),
+    };
     let of = STANDARD.encode(digest(&SHA256, format!("{}\n{name}", token.text).as_bytes()));
     let kept = load_attempt(paths).and_then(|text| from_json::<Attempt>(&text).ok());
     if let Some(kept) = kept.filter(|kept| kept.of == of) {
         return Ok(kept);
     }
-    let Signed { key, request } = node.map_or_else(csr::make_nameless, csr::make)?;
+    let signed = match who {
+        Who::Node(node) => csr::make(node),
+        Who::Board(_) => csr::make_nameless(),
+    };
+    let Signed { key, request } = signed?;
     let attempt = Attempt { of, key, csr: STANDARD.encode(request) };
     // Texts and bytes: serializing them cannot fail.
     save_attempt(paths, &serde_json::to_vec(&attempt).expect("plain data"))?;
@@ -330,7 +338,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temp dir");
         let paths = Paths::new(folder.path());
         let token = |secret: &str| Token::parse(&format!("sampan1.{}.{secret}", "0a".repeat(32))).expect("a token");
-        let csr = |token: &Token, node: &str| attempt(&paths, token, Some(node)).expect("made").csr;
+        let csr = |token: &Token, node: &str| attempt(&paths, token, Who::Node(node)).expect("made").csr;
         let first = csr(&token("a"), "n");
         assert_eq!(csr(&token("a"), "n"), first, "after a power cut, too");
         assert_ne!(csr(&token("a"), "m"), first);
@@ -388,9 +396,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("temp dir");
         let paths = Paths::new(folder.path());
         let token = Token::parse(&format!("sampan2.{}.x", "0a".repeat(32))).expect("a claim token");
-        let csr = || attempt(&paths, &token, None).expect("made").csr;
-        let first = csr();
-        assert_eq!(csr(), first, "after a power cut, too");
+        let csr = |serial: &str, mac: &[&str]| {
+            let mac = mac.iter().map(|mac| (*mac).to_owned()).collect();
+            let hardware = Hardware { serial: serial.to_owned(), mac, ..Hardware::default() };
+            attempt(&paths, &token, Who::Board(&hardware)).expect("made").csr
+        };
+        let first = csr("1", &[]);
+        assert_eq!(csr("1", &["02:00:5e:10:00:01"]), first, "after a power cut, too");
+        assert_ne!(csr("2", &[]), first, "the card of another board");
     }
 
     #[test]

@@ -192,7 +192,7 @@ mod tests {
         let place = Place { node: "edge-1".into(), bridges: vec!["https://b:7443".into()] };
         let text = written["content"].as_str().unwrap().replace("TOKEN", &join_token::with_place(&token(), &place));
         let wanted = parse(&text).map_err(|error| error.to_string()).unwrap().wanted;
-        assert_eq!((wanted.node.as_str(), wanted.labels["example.com/site"].as_str()), ("edge-1", "north"));
+        assert_eq!((wanted.node.as_deref(), wanted.labels["example.com/site"].as_str()), (Some("edge-1"), "north"));
         let installs = example["runcmd"].as_sequence().unwrap().iter().filter_map(|command| command.as_str());
         let mut installs = installs.filter(|command| command.starts_with("apt-get"));
         assert!(installs.all(|command| command.contains("DPkg::Lock::Timeout=")), "timers of apt may be at work");
