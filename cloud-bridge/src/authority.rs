@@ -11,7 +11,7 @@ use kube::Client;
 
 use crate::flags::{duration, words};
 use crate::output::{Structured, print};
-use crate::pki::{rotate, token};
+use crate::pki::{claim, rotate, token};
 use crate::reach::Reach;
 use status::State;
 
@@ -95,7 +95,7 @@ pub(crate) async fn run(verb: AuthorityVerb) -> anyhow::Result<()> {
             print(&begun(state.is_some(), delay, options.renew_within))
         }
         AuthorityVerb::Status(options) => {
-            let (client, folder) = options.reach.client().await?;
+            let (client, folder) = options.reach.running().await?;
             let state = status::look(&client, folder.as_deref()).await?;
             print(&match options.output {
                 Some(form) => form.text(&state)?,
@@ -119,9 +119,10 @@ pub(crate) async fn run(verb: AuthorityVerb) -> anyhow::Result<()> {
     }
 }
 
-/// Number of unused join tokens; `None` if the API does not answer.
+/// Number of unused join tokens and of claim tokens; `None` if the API does not answer.
 async fn tokens(client: &Client) -> Option<usize> {
-    token::list(client).await.ok().map(|tokens| tokens.len())
+    let of_nodes = token::list(client).await.ok()?.len();
+    Some(of_nodes + claim::list(client).await.ok()?.len())
 }
 
 /// How bridges are restarted.
@@ -171,8 +172,12 @@ fn ended(standalone: bool, tokens: Option<usize>) -> String {
     );
     match tokens {
         Some(0) => {}
-        Some(count) => text.push_str(&format!("{count} unused join tokens name the old authority: make new ones.\n")),
-        None => text.push_str("Join tokens from before are void: make new ones.\n"),
+        Some(count) => {
+            text.push_str(&format!(
+                "Tokens that name the old authority: {count}. Make new ones (token create, token claim).\n"
+            ));
+        }
+        None => text.push_str("Join tokens and claim tokens from before are void: make new ones.\n"),
     }
     text
 }
@@ -201,8 +206,8 @@ mod tests {
         let text = begun(false, DELAY, Duration::from_secs(3600));
         assert!(text.contains("within 10 min: kubectl") && text.contains("within 1 h"), "{text}");
         assert!(begun(true, Duration::ZERO, DELAY).contains("every bridge: systemctl restart"));
-        assert!(ended(true, Some(2)).contains("2 unused join tokens"));
-        assert!(!ended(true, Some(0)).contains("tokens"));
+        assert!(ended(true, Some(2)).contains("old authority: 2."));
+        assert!(!ended(true, Some(0)).to_lowercase().contains("token"));
     }
 
     #[test]

@@ -52,7 +52,7 @@ struct PlaceFlags {
 
 /// Writes a backup; the bridge may run.
 pub(crate) fn back_up(options: BackupOptions) -> anyhow::Result<()> {
-    let (state, to) = (state_folder(options.place.state), options.file);
+    let (state, to) = (state_folder(options.place.state)?, options.file);
     ensure_whole(&state)?;
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let real = |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
@@ -63,8 +63,7 @@ pub(crate) fn back_up(options: BackupOptions) -> anyhow::Result<()> {
     );
     let files = files::read(&state)?;
     let made = token::shown(Timestamp::now());
-    backup::write(&state.join("api.db"), &files, &made, &to)?;
-    let found = backup::inspect(&to)?;
+    let found = backup::write(&state.join("api.db"), &files, &made, &to)?;
     print(&format!(
         "{}: backup of {} with {} nodes. It contains Secrets and the key of the authority: anyone who has it controls the nodes.\n",
         to.display(),
@@ -75,7 +74,7 @@ pub(crate) fn back_up(options: BackupOptions) -> anyhow::Result<()> {
 
 /// Restores a backup, or prints what that would do.
 pub(crate) fn bring_back(options: RestoreOptions) -> anyhow::Result<()> {
-    let (state, from) = (state_folder(options.place.state), options.file);
+    let (state, from) = (state_folder(options.place.state)?, options.file);
     let found = backup::inspect(&from)?;
     files::check(&found.files).with_context(|| from.display().to_string())?;
     let made = found.made.parse::<Timestamp>().with_context(|| format!("{}: time of the backup", from.display()))?;
@@ -96,7 +95,7 @@ fn warning(found: &Contents, present: Present, state: &Path) -> String {
     let mut text = format!("The backup is of {made}. Objects are as they were then; later changes are lost.\n");
     match present {
         Present::SameBridge => text.push_str(
-            "Nodes that were deleted since then, and join tokens that were used, do not come back: this state folder lists them.\n\
+            "Nodes that were deleted since then, and tokens that were used or deleted, do not come back: this state folder lists them.\n\
              Other deleted objects come back. A node that was revoked with the annotation since then may connect again.\n",
         ),
         Present::OtherBridge | Present::Nothing => {
@@ -106,7 +105,7 @@ fn warning(found: &Contents, present: Present, state: &Path) -> String {
             text.push_str(&format!(
                 "{nodes} nodes come back{names}.\n\
                  Those that were deleted or revoked since then may connect again: nothing here lists them. Delete them afterwards.\n\
-                 {tokens} unused join tokens are removed, because they may have been used since then.\n"
+                 {tokens} join tokens and claim tokens are removed: they may have been used or deleted since then.\n"
             ));
         }
     }
@@ -146,7 +145,7 @@ mod tests {
         let text = |nodes, present| warning(&contents(nodes), present, Path::new("/s"));
         let elsewhere = text(22, Present::Nothing);
         assert!(elsewhere.contains("22 nodes come back: edge-0,") && elsewhere.contains("and 2 more"), "{elsewhere}");
-        assert!(elsewhere.contains("2 unused join tokens are removed"), "{elsewhere}");
+        assert!(elsewhere.contains("2 join tokens and claim tokens are removed"), "{elsewhere}");
         assert!(text(0, Present::Nothing).contains("0 nodes come back.\n"));
         let same = text(22, Present::SameBridge);
         assert!(!same.contains("edge-0") && same.contains("do not come back"), "{same}");

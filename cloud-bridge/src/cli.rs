@@ -2,17 +2,19 @@
 
 #[cfg(all(test, feature = "standalone"))]
 mod docs_tests;
+mod groups;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use edge_protocol::build;
+use serde_json::Value;
 
 use crate::authority::{self, AuthorityVerb};
-use crate::output::print;
+pub use crate::output::ReaderGone;
+use crate::output::{Structured, print};
 use crate::tokens::{self, TokenVerb};
 #[cfg(feature = "standalone")]
 use crate::{backup, kubeconfig, standalone};
@@ -48,7 +50,7 @@ enum Verb {
     #[command(after_help = "Example:
   cloud-bridge serve --kubeconfig FILE --advertise bridge.example.com --kubelet-address 10.0.0.5 --kubelet-client-ca FILE")]
     Serve(serve::Options),
-    /// Make, list and delete join tokens.
+    /// Make, list and delete tokens with which nodes join.
     #[command(subcommand)]
     Token(TokenVerb),
     /// Replace the authority of all certificates, while nodes stay connected.
@@ -97,9 +99,9 @@ enum Verb {
     Man { verb: Vec<String> },
     /// Print version, commit and Kubernetes API level.
     Version {
-        /// Print JSON.
-        #[arg(short, long, value_name = "FORM", value_parser = ["json"])]
-        output: Option<String>,
+        /// Print all fields in this form.
+        #[arg(short, long, value_enum, value_name = "FORM")]
+        output: Option<Structured>,
     },
 }
 
@@ -113,6 +115,13 @@ impl Verb {
             _ => false,
         }
     }
+}
+
+/// Arguments of this process. Ends it for a help, the version, or wrong usage.
+pub fn arguments() -> Arguments {
+    let mut matches = groups::grouped(Arguments::command()).get_matches();
+    let read = Arguments::from_arg_matches_mut(&mut matches);
+    read.unwrap_or_else(|error| error.format(&mut Arguments::command()).exit())
 }
 
 /// Log lines go to stderr.
@@ -151,12 +160,15 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "cloud-bridge", &mut script);
-            std::io::stdout().write_all(&script).context("stdout")
+            print(&String::from_utf8(script)?)
         }
         Verb::Man { verb } => manual(&verb),
         Verb::Version { output } => {
-            let text = if output.is_some() { build::json("cloud-bridge") } else { build::line("cloud-bridge") };
-            print(&(text + "\n"))
+            let json = build::json("cloud-bridge");
+            print(&match output {
+                Some(form) => form.text(&serde_json::from_str::<Value>(&json)?)?,
+                None => build::line("cloud-bridge") + "\n",
+            })
         }
     };
     done.map(|()| ExitCode::SUCCESS)
@@ -174,7 +186,7 @@ fn manual(verb: &[String]) -> anyhow::Result<()> {
     let mut page = Vec::new();
     let page_of = clap_mangen::Man::new(command).title(name).section("8").manual("").source("");
     page_of.render(&mut page)?;
-    std::io::stdout().write_all(&page).context("stdout")
+    print(&String::from_utf8(page)?)
 }
 
 #[cfg(test)]
@@ -187,15 +199,16 @@ mod tests {
     }
 
     #[test]
-    fn version_takes_json_alone() {
+    fn version_is_json_or_yaml_on_request() {
         let form = |form: &str| Arguments::try_parse_from(["cloud-bridge", "version", "-o", form]);
-        assert!(matches!(form("json").unwrap().verb, Verb::Version { output: Some(_) }));
-        form("yaml").unwrap_err();
+        assert!(matches!(form("json").unwrap().verb, Verb::Version { output: Some(Structured::Json) }));
+        assert!(matches!(form("yaml").unwrap().verb, Verb::Version { output: Some(Structured::Yaml) }));
+        form("wide").unwrap_err();
     }
 
     #[test]
     fn flags_name_the_kind_of_their_value() {
-        const KINDS: [&str; 18] = [
+        const KINDS: [&str; 21] = [
             "ADDRESS",
             "ADDRESS:PORT",
             "BITS",
@@ -205,15 +218,18 @@ mod tests {
             "FIRST-LAST",
             "FOLDER",
             "FORM",
+            "KEY=VALUE",
             "KIND",
             "LEVEL",
             "NAME",
             "NAME-OR-ADDRESS",
             "NAMESPACE",
+            "PATTERN",
             "RANGE",
             "SCOPE",
             "TYPE",
             "URL",
+            "WHO",
         ];
         fn check(command: &clap::Command) {
             for flag in

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use http::Uri;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Patch, PatchParams};
@@ -49,7 +49,12 @@ pub async fn read(client: &Client) -> Result<Info, InfoError> {
 
 /// Reads the information for commands, which cannot go on without it.
 pub(crate) async fn known(client: &Client) -> anyhow::Result<Info> {
-    read(client).await.context("asking the API about its bridge (has it ever run?)")
+    match read(client).await {
+        Err(InfoError::Api(error)) if matches!(*error, kube::Error::Api(ref status) if status.is_not_found()) => {
+            bail!("no bridge has run with this API yet: it has no configmap {NAMESPACE}/{NAME}")
+        }
+        read => read.context("asking the API about its bridge"),
+    }
 }
 
 /// Writes it, creating namespace and object.
@@ -125,6 +130,14 @@ pub fn addresses(listen: &[SocketAddr], advertise: &[String]) -> Vec<String> {
     names
 }
 
+/// `IP:PORT` at which other machines reach a port: at this address, else at its own, if that is no loopback. A wildcard address
+/// stands for the one from which this machine would reach others.
+pub(crate) fn place(bound: SocketAddr, address: Option<IpAddr>) -> Option<String> {
+    let is_reached = |ip: &IpAddr| !ip.is_loopback() && !ip.is_unspecified();
+    let address = address.or_else(|| host(bound, &[]).parse().ok().filter(is_reached));
+    address.map(|ip| SocketAddr::new(ip, bound.port()).to_string())
+}
+
 /// Names and address by which pods reach the API: those of its Service (K8s `kubeadm` puts the same into its certificates).
 pub fn service_names(address: IpAddr) -> Vec<String> {
     const SERVICE: &str = "kubernetes.default.svc.cluster.local";
@@ -165,6 +178,10 @@ mod tests {
         assert_eq!(url(at("127.0.0.1:7443"), &[]), "https://127.0.0.1:7443");
         assert_eq!(url(at("0.0.0.0:7443"), &["bridge.example".into(), "x".into()]), "https://bridge.example:7443");
         assert_eq!(url(at("[::1]:7443"), &[]), "https://[::1]:7443");
+        let here = Some([127, 0, 0, 1].into());
+        assert_eq!(place(at("127.0.0.1:9446"), here).as_deref(), Some("127.0.0.1:9446"), "as it is told");
+        assert_eq!(place(at("127.0.0.1:9446"), None), None);
+        assert_eq!(place(at("[2001:db8::1]:9446"), None).as_deref(), Some("[2001:db8::1]:9446"));
         assert!(is_loopback("https://127.0.0.1:6443") && is_loopback("https://[::1]:6443"));
         assert!(is_loopback("https://localhost:6443") && !is_loopback("https://10.0.0.1:6443"));
     }

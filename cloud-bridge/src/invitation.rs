@@ -50,7 +50,7 @@ impl Invitation<'_> {
         let node = self.node.map(|node| format!("node: {node}\n")).unwrap_or_default();
         format!(
             "# Put this on the boot partition of the card, as edge-runtime.join: the board joins when it boots, and removes it.\n\
-             # More lines may be `label: KEY=VALUE`.\n{bridges}{node}token: {}\n",
+             # More lines may be `label: KEY=VALUE` and `proxy: http://HOST:PORT`.\n{bridges}{node}token: {}\n",
             self.token
         )
     }

@@ -51,7 +51,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    let (client, state) = options.reach.client().await?;
+    let (client, state) = options.reach.running().await?;
     let state = state
         .context("only a standalone bridge has an API of its own: beside a cluster, use a kubeconfig of the cluster")?;
     let api = info::known(&client).await?.api;

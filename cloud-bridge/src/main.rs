@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
-use cloud_bridge::cli::{self, Arguments};
+use cloud_bridge::cli::{self, Arguments, ReaderGone};
 use cloud_bridge::steps;
 
 /// Steps of tasks between two looks at sockets and timers (tokio: 61), and until one has its turn that another thread
@@ -17,12 +16,14 @@ fn main() -> ExitCode {
     if cloud_bridge::standalone::is_cel_helper() {
         return told(sampan_cel::helper::run().map(|()| ExitCode::SUCCESS).map_err(Into::into));
     }
-    told(run(Arguments::parse()))
+    told(run(cli::arguments()))
 }
 
 fn told(outcome: anyhow::Result<ExitCode>) -> ExitCode {
     match outcome {
         Ok(code) => code,
+        // What a shell makes of SIGPIPE, which Rust ignores.
+        Err(error) if error.is::<ReaderGone>() => ExitCode::from(128 + 13),
         Err(error) => {
             // Nothing is left to tell it to when stderr is gone.
             let _ = writeln!(std::io::stderr(), "cloud-bridge: {error:#}");

@@ -65,7 +65,7 @@ struct Line {
 
 /// Asks and prints.
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let (client, state) = options.reach.client().await?;
+    let (client, state) = options.reach.running().await?;
     let authority = authority(&client, state.as_deref()).await?;
     let mut bridges = options.bridge;
     if bridges.is_empty() {

@@ -1,6 +1,6 @@
 //! How commands print: tables, JSON, YAML, names and durations. Knows no command.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -70,9 +70,24 @@ pub(crate) fn rough(duration: Duration) -> String {
     }
 }
 
-/// Prints all of it at once, so that a reader who takes only the first line and leaves breaks nothing.
+/// The reader of standard output has gone, as `head` goes after some lines.
+#[derive(Debug, thiserror::Error)]
+#[error("the reader of standard output has gone")]
+pub struct ReaderGone;
+
+/// Prints all of it at once.
+///
+/// # Errors
+/// [`ReaderGone`], or standard output cannot be written.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    std::io::stdout().write_all(text.as_bytes()).context("stdout")
+    print_to(std::io::stdout(), text)
+}
+
+fn print_to(mut out: impl Write, text: &str) -> anyhow::Result<()> {
+    match out.write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        done => done.context("stdout"),
+    }
 }
 
 #[cfg(test)]
@@ -92,6 +107,22 @@ mod tests {
         let text = table(&rows);
         assert!(text.starts_with("0.1.0\\nedge-2   True\\u{1b}[2J   xxx"), "{text}");
         assert!(text.lines().count() == 1 && text.len() < 400, "{}", text.len());
+    }
+
+    #[test]
+    fn reader_that_has_gone_is_told_from_a_full_disk() {
+        struct Broken(ErrorKind);
+        impl Write for Broken {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(self.0.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        assert!(print_to(Broken(ErrorKind::BrokenPipe), "a").unwrap_err().is::<ReaderGone>());
+        assert!(!print_to(Broken(ErrorKind::StorageFull), "a").unwrap_err().is::<ReaderGone>());
+        print_to(Vec::new(), "a").unwrap();
     }
 
     #[test]

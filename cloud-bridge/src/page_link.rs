@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::flags::duration;
 use crate::info;
-use crate::output::print;
+use crate::output::{Structured, print};
 use crate::pki::{NAMESPACE, token};
 use crate::reach::Reach;
 
@@ -35,6 +35,9 @@ pub struct Options {
     /// Address of the page in the link, such as https://bridge.example.com:8443 [default: as the bridge advertises it].
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// Print link, expiry and authority in this form.
+    #[arg(long, short, value_enum, value_name = "FORM")]
+    output: Option<Structured>,
 }
 
 /// Creates the account where it is missing, and prints a link with a new token of it.
@@ -42,7 +45,7 @@ pub struct Options {
 /// # Errors
 /// The bridge has no page, or the API refuses an object or the token.
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let (client, _) = options.reach.client().await?;
+    let (client, _) = options.reach.running().await?;
     let about = info::known(&client).await?;
     let url = options.url.or(about.page).context("the bridge serves no page: start it with --page ADDRESS:PORT")?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
@@ -64,7 +67,16 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     // The API may give it a shorter life than was asked for.
     let given = answer.status.and_then(|status| status.token.zip(status.expiration_timestamp));
     let (token, end) = given.context("the API answered without a token and its end")?;
-    print(&printed(&url, &token, &about.authority, &token::shown(end.0)))
+    let (link, expires) = (link(&url, &token), token::shown(end.0));
+    print(&match options.output {
+        Some(form) => form.text(&json!({"link": link, "expires": expires, "authority": about.authority}))?,
+        None => printed(&link, &about.authority, &expires),
+    })
+}
+
+/// The part after `#` is not sent to servers (RFC 9110, section 7.1).
+fn link(url: &str, token: &str) -> String {
+    format!("{}/#token={token}", url.trim_end_matches('/'))
 }
 
 /// What the page shows: nodes, devices, and the CPU and memory of nodes and pods.
@@ -89,11 +101,10 @@ where
 }
 
 /// The link stands alone in the first line, for scripts. `end`: when its token expires.
-fn printed(url: &str, token: &str, authority: &str, end: &str) -> String {
+fn printed(link: &str, authority: &str, end: &str) -> String {
     format!(
-        "{}/#token={token}\n\nOpen it in a browser until {end}: it shows all nodes and devices to anyone who has it.\n\
-         SHA-256 of the certificate authority: {authority}\n",
-        url.trim_end_matches('/')
+        "{link}\n\nOpen it in a browser until {end}: it shows all nodes and devices to anyone who has it.\n\
+         SHA-256 of the certificate authority: {authority}\n"
     )
 }
 
@@ -104,7 +115,7 @@ mod tests {
     #[test]
     fn link_is_the_first_line() {
         for url in ["https://a:1", "https://a:1/"] {
-            let text = printed(url, "t.o-k_en", "ab12", "2030-01-01T00:00:00Z");
+            let text = printed(&link(url, "t.o-k_en"), "ab12", "2030-01-01T00:00:00Z");
             assert_eq!(text.lines().next(), Some("https://a:1/#token=t.o-k_en"));
             assert!(text.contains("until 2030-01-01T00:00:00Z") && text.contains("ab12"), "{text}");
         }

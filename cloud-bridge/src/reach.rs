@@ -1,5 +1,6 @@
-//! How a command finds the API of its bridge: by flags, else by what is on this machine. Finds; opens nothing.
+//! How a command finds the API of its bridge: by flags, else by what is on this machine; and what it says if that does not answer.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,15 +30,38 @@ pub(crate) struct Reach {
 }
 
 /// The state folder that a command means: its flag, else `$CLOUD_BRIDGE_STATE`, else that of the packaged service.
+///
+/// # Errors
+/// The packaged service runs beside a cluster: what is in its folder is of an earlier bridge. Or only root may read the folder.
 #[cfg(feature = "standalone")]
-pub(crate) fn state_folder(flag: Option<PathBuf>) -> PathBuf {
-    folder(flag, std::env::var_os(ENVIRONMENT))
+pub(crate) fn state_folder(flag: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let service = std::fs::read_to_string(SERVICE).ok().and_then(|text| of_service(&text));
+    let folder = folder(flag, std::env::var_os(ENVIRONMENT), service.is_some())?;
+    ensure_allowed(&folder, std::fs::read_dir(&folder).map(drop))?;
+    Ok(folder)
 }
 
 #[cfg(feature = "standalone")]
-fn folder(flag: Option<PathBuf>, environment: Option<OsString>) -> PathBuf {
+fn folder(flag: Option<PathBuf>, environment: Option<OsString>, has_cluster: bool) -> anyhow::Result<PathBuf> {
     let named = environment.filter(|value| !value.is_empty()).map(PathBuf::from);
-    flag.or(named).unwrap_or_else(|| PACKAGED.into())
+    match flag.or(named) {
+        Some(folder) => Ok(folder),
+        None if has_cluster => bail!(
+            "the bridge of {SERVICE} runs beside a cluster, which has all its state; --state FOLDER names a standalone bridge"
+        ),
+        None => Ok(PACKAGED.into()),
+    }
+}
+
+/// Any other error is told by what reads the folder.
+#[cfg(feature = "standalone")]
+fn ensure_allowed(folder: &Path, seen: io::Result<()>) -> anyhow::Result<()> {
+    match seen {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(error).with_context(|| format!("reading {} needs root: use sudo", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is asked.
@@ -62,6 +86,21 @@ impl Reach {
             Found::Cluster => (None, None),
         };
         Ok((flags::client(kubeconfig).await?, state))
+    }
+
+    /// Same as [`Reach::client`], of an API that answers.
+    ///
+    /// # Errors
+    /// It does not answer: why, and what to do.
+    pub(crate) async fn running(self) -> anyhow::Result<(kube::Client, Option<PathBuf>)> {
+        let (client, state) = self.client().await?;
+        match client.apiserver_version().await {
+            // What the API refuses is told where it is needed.
+            Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_))) => {
+                bail!(unanswered(&error, state.as_deref()))
+            }
+            _ => Ok((client, state)),
+        }
     }
 
     fn find(
@@ -98,6 +137,22 @@ impl Reach {
             );
         }
         Ok(Found::Cluster)
+    }
+}
+
+/// What to look at if an API does not answer. The last cause is what the kernel or TLS says; those before it only say that a
+/// request failed.
+fn unanswered(error: &kube::Error, state: Option<&Path>) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    match state {
+        Some(state) => format!(
+            "the bridge of {} does not answer: {cause}; see systemctl status cloud-bridge, or cloud-bridge doctor",
+            state.display()
+        ),
+        None => format!("the API does not answer: {cause}"),
     }
 }
 
@@ -145,10 +200,27 @@ mod tests {
     #[cfg(feature = "standalone")]
     #[test]
     fn flag_comes_before_environment_and_package() {
-        let of = |flag: Option<&str>, named: &str| folder(flag.map(PathBuf::from), Some(named.into()));
+        let of = |flag: Option<&str>, named: &str| folder(flag.map(PathBuf::from), Some(named.into()), false).unwrap();
         assert_eq!(of(Some("/a"), "/b"), Path::new("/a"));
         assert_eq!(of(None, "/b"), Path::new("/b"));
         assert_eq!(of(None, ""), Path::new(PACKAGED));
+    }
+
+    #[cfg(feature = "standalone")]
+    #[test]
+    fn earlier_state_of_a_bridge_beside_a_cluster_is_only_used_by_name() {
+        let why = folder(None, Some("".into()), true).unwrap_err().to_string();
+        assert!(why.contains("beside a cluster") && why.contains("--state"), "{why}");
+        assert_eq!(folder(Some("/a".into()), None, true).unwrap(), Path::new("/a"));
+    }
+
+    #[cfg(feature = "standalone")]
+    #[test]
+    fn folder_of_the_service_needs_root() {
+        let of = |seen: io::Result<()>| ensure_allowed(Path::new("/a"), seen).map_err(|error| error.to_string());
+        assert!(of(Err(io::ErrorKind::PermissionDenied.into())).unwrap_err().contains("/a needs root: use sudo"));
+        of(Err(io::ErrorKind::NotFound.into())).unwrap();
+        of(Ok(())).unwrap();
     }
 
     #[test]
@@ -167,6 +239,14 @@ mod tests {
         };
         assert_eq!(found(None), Found::Kubeconfig("/k".into()));
         assert_eq!(found(Some("/s".into())), Found::State("/s".into()));
+    }
+
+    #[test]
+    fn stopped_bridge_is_named_with_the_cause() {
+        let error = || kube::Error::Service(io::Error::from(io::ErrorKind::ConnectionRefused).into());
+        let why = unanswered(&error(), Some(Path::new("/s")));
+        assert!(why.starts_with("the bridge of /s does not answer: connection refused; see systemctl"), "{why}");
+        assert_eq!(unanswered(&error(), None), "the API does not answer: connection refused");
     }
 
     #[test]

@@ -9,10 +9,12 @@ use clap::Args;
 
 use crate::accept::Gate;
 use crate::bridge::clients::Clients;
-use crate::bridge::{AddressType, Bridge, EndpointOf, Gone, ServiceScope, Settings};
+use crate::bridge::{AddressType, Bridge, EndpointOf, Gone, NodeSeen, ServiceScope, Settings};
 use crate::flags::{self, NodeFlags, port_range};
 use crate::info::{self, Info};
-use crate::kubelet::Ports;
+use crate::kubelet::forward::Forwarder;
+use crate::kubelet::replica::ReplicaFlags;
+use crate::kubelet::{Ports, replica_port};
 use crate::listen::{self, ListenerContext, metrics_port};
 use crate::notify::Notify;
 use crate::page::{self, Page, PageFlags};
@@ -51,6 +53,8 @@ pub struct Options {
     /// `kubectl logs` and `exec` need it. Absent: only bearer tokens are accepted.
     #[arg(long, value_name = "FILE")]
     pub kubelet_client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub replicas: ReplicaFlags,
     /// Services that nodes get. A node answers only at their node ports and cluster addresses.
     #[arg(long, value_name = "SCOPE", value_enum, default_value = "namespaces")]
     pub service_scope: ServiceScope,
@@ -69,6 +73,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let authority = Arc::new(keep::in_cluster(&client).await?.with_node_life(options.nodes.certificate_life));
     let listener = listen::bind(options.listen).await?;
     let rules_listener = options.rules.bind().await?;
+    let replica_listener = options.replicas.bind().await?;
     let page = options.page.bind(true).await?;
     let plain = options.nodes.plain_ports().await?;
     let url = info::url(listener.local_addr()?, &options.advertise);
@@ -82,6 +87,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let (ports, kubelet_serving) = kubelet_ports(&options, &authority, &client, &gate)?;
     let kubelet = ports.clone().map(|ports| -> Arc<EndpointOf> { Arc::new(move |node| ports.endpoint(node)) });
     let gone = ports.clone().map(|ports| -> Arc<Gone> { Arc::new(move |node| ports.close(node)) });
+    // Without other bridges each port is opened when its node connects.
+    let other_nodes = ports.clone().filter(|_| replica_listener.is_some());
+    let node_seen = other_nodes.map(|ports| -> Arc<NodeSeen> { Arc::new(move |node| ports.seen(node)) });
     let (service_scope, deleted_nodes_return) = (options.service_scope, options.nodes.deleted_nodes_return);
     let settings = Settings {
         kubelet,
@@ -90,6 +98,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         deleted_nodes_return,
         mirror_namespaces: options.nodes.mirror_namespace.clone().into(),
         rules_place: options.rules.place(rules_listener.as_ref())?,
+        replica_place: options.replicas.place(replica_listener.as_ref())?,
+        node_seen,
         devices_unknown_when_silent: options.nodes.devices_unknown_when_silent,
         rule_authorities: options.rules.authorities()?,
         pods_seen: page.as_ref().map(Page::pods_seen),
@@ -97,19 +107,22 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     };
     let bridge = Bridge::start(Clients::impersonating(client.clone()), cluster, settings);
     if let Some(ports) = ports {
-        ports.set_bridge(bridge.clone());
+        ports.set_bridge(bridge.clone(), Some(Forwarder::new(Arc::clone(&authority))));
     }
     let serving = Serving::new(Arc::clone(&authority), info::addresses(&[options.listen], &options.advertise))?;
     let tls = tls::link_config(&authority, &serving)?;
     log::info!("nodes connect to {}", about.url);
     let rule_names = options.rules.names(&options.advertise);
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
+    let names = options.replicas.names();
+    let of_replicas = replica_port::serve(replica_listener, bridge.clone(), &authority, names, Arc::clone(&gate));
     let page_names = options.page.names(&options.advertise);
     let of_page = page::serve(page, &bridge, &authority, page_names, client.clone(), Arc::clone(&gate));
     let context = Arc::new(ListenerContext::new(bridge.clone(), Arc::clone(&authority), client));
     tokio::select! {
         never = listen::accept(listener, tls, context, gate) => match never {},
         failed = of_rules => match failed? {},
+        failed = of_replicas => match failed? {},
         failed = of_page => match failed? {},
         never = metrics_port::serve(plain, bridge.clone()) => match never {},
         never = Notify::from_env().run() => match never {},

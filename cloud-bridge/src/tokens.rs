@@ -72,13 +72,13 @@ pub(crate) async fn run(verb: TokenVerb) -> anyhow::Result<()> {
         TokenVerb::Create(options) => create::run(options).await,
         TokenVerb::Claim(options) => claim::run(options).await,
         TokenVerb::List(options) => {
-            let (client, _) = options.reach.client().await?;
+            let (client, _) = options.reach.running().await?;
             let mut tokens: Vec<Row> = token::list(&client).await?.into_iter().map(Row::Node).collect();
             tokens.extend(claims::list(&client).await?.into_iter().map(Row::Claim));
             print(&listed(&tokens, options.output, apimachinery::clock::timestamp())?)
         }
         TokenVerb::Delete(options) => {
-            let (client, _) = options.reach.client().await?;
+            let (client, _) = options.reach.running().await?;
             for name in &options.name {
                 let of = match claims::is_name(name) {
                     true => format!("boards {}", claims::delete(&client, name).await?.name_pattern),

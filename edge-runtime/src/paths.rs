@@ -94,6 +94,11 @@ impl Paths {
         self.state().join("store.db")
     }
 
+    /// CPUs that containers have for themselves, in the kubelet's form; only with `resources.cpu-manager`.
+    pub fn cpus(&self) -> PathBuf {
+        self.state().join("cpu_manager_state")
+    }
+
     /// Node certificate, key and the cluster's CA, made by `join`.
     pub fn identity(&self) -> PathBuf {
         self.state().join("identity")

@@ -101,13 +101,13 @@ def values():
     assert container["image"] == "registry.example.com/cloud-bridge@sha256:" + "0a" * 32
     wanted = ["--advertise=a.example.com", "--advertise=10.0.0.1", "--certificate-life=90d", "--kubelet-address-type=ExternalIP"]
     wanted += ["--kubelet-ports=10360-12360", "--rules-listen=0.0.0.0:9444", "--page=0.0.0.0:9445", "--page-title=Plant 1", "--health-listen=0.0.0.0:9442"]
-    wanted += ["--metrics-listen=0.0.0.0:9443", "--log-level=debug", "--service-scope=cluster"]
+    wanted += ["--metrics-listen=0.0.0.0:9443", "--log-level=debug", "--service-scope=cluster", "--replica-listen=0.0.0.0:9446"]
     assert all(word in container["args"] for word in wanted), container["args"]
     assert service["spec"]["type"] == "NodePort" and service["spec"]["ports"][0]["nodePort"] == 30443
     assert find(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     assert find(objects, "PodMonitor")["metadata"]["labels"]["release"] == "prometheus"
     ports = [rule["ports"][0]["port"] for rule in find(objects, "NetworkPolicy")["spec"]["ingress"]]
-    assert ports == ["link", 10360, "rules", "page", "metrics"], ports
+    assert ports == ["link", 10360, "replicas", "rules", "page", "metrics"], ports
     assert container["livenessProbe"]["httpGet"]["port"] == "health", container
     assert [port["name"] for port in service["spec"]["ports"]] == ["link", "rules", "page"]
     with open(ENROLMENT) as text:
@@ -122,6 +122,8 @@ def values():
         (subject,) = find(elsewhere, binding)["subjects"]
         assert (subject["namespace"], subject["name"]) == ("edge", "east-cloud-bridge"), subject
     assert not [one for one in rendered({"rbac": {"create": False}}) if "Role" in one["kind"]]
+    alone = find(rendered(), "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert not [word for word in alone["args"] if "replica" in word], alone
     bare = find(rendered({"kubelet": {"enabled": False}}), "Deployment")["spec"]["template"]["spec"]
     assert "volumes" not in bare and not [word for word in bare["containers"][0]["args"] if "kubelet" in word]
     wrong = [{"replica": 2}, {"advertise": []}, {"service": {"type": "External"}}, {"image": {"repository": "a", "digest": "latest"}}]

@@ -13,11 +13,22 @@ const REQUIRED: [&str; 2] = ["pki/ca.crt", "pki/ca.key"];
 /// Ending of files that are not complete.
 const PARTIAL: &str = ".partial";
 
-/// Reads the keys and certificates of a state folder.
+/// Reads the keys and certificates of a state folder as they are at one time: a rotation of the authority replaces several.
 ///
 /// # Errors
-/// One cannot be read, is missing or too long.
+/// One cannot be read, is missing or too long, or is being replaced.
 pub(super) fn read(state: &Path) -> anyhow::Result<Vec<SmallFile>> {
+    steady(|| read_once(state)).with_context(|| state.join(PKI).display().to_string())
+}
+
+/// What two successive reads give.
+fn steady(mut read: impl FnMut() -> anyhow::Result<Vec<SmallFile>>) -> anyhow::Result<Vec<SmallFile>> {
+    let files = read()?;
+    ensure!(read()? == files, "keys and certificates are being replaced: try again");
+    Ok(files)
+}
+
+fn read_once(state: &Path) -> anyhow::Result<Vec<SmallFile>> {
     let folder = state.join(PKI);
     let context = || folder.display().to_string();
     let mut files = Vec::new();
@@ -32,7 +43,7 @@ pub(super) fn read(state: &Path) -> anyhow::Result<Vec<SmallFile>> {
         files.push(SmallFile { name: format!("{PKI}/{name}"), bytes });
     }
     files.sort_by(|a, b| a.name.cmp(&b.name));
-    check(&files).with_context(context)?;
+    check(&files)?;
     Ok(files)
 }
 
@@ -80,6 +91,15 @@ mod tests {
         assert!(missing.contains("pki/ca.key is missing"), "{missing}");
         let long = SmallFile { bytes: vec![0; MAX_FILE + 1], ..file("pki/x") };
         assert!(check(&[long]).unwrap_err().to_string().contains("pki/x has more than"));
+    }
+
+    #[test]
+    fn keys_of_two_authorities_are_no_backup() {
+        let mut reads =
+            [1, 2, 3, 3].map(|byte| vec![SmallFile { bytes: vec![byte], ..file("pki/ca.key") }]).into_iter();
+        let mut read = || steady(|| Ok(reads.next().unwrap()));
+        assert!(read().unwrap_err().to_string().contains("try again"));
+        assert_eq!(read().unwrap()[0].bytes, [3]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -19,6 +19,7 @@ const STATE: [&str; 6] = ["api.db-wal", "api.db-shm", "api.db", "api.db.copy", P
 /// What it puts there, in this order: without the last one the bridge has no API.
 const RESTORED: [&str; 2] = [PKI, "api.db.copy"];
 const KEY: &str = "pki/ca.key";
+const ROTATION: &str = "pki/rotation.json";
 
 /// What the state folder has before a restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,8 @@ pub(super) fn lock(state: &Path) -> anyhow::Result<File> {
 /// the previous state is.
 ///
 /// # Errors
-/// A file cannot be written or moved. Then the bridge does not start until a restore has succeeded.
+/// A file cannot be written: nothing was changed. A file cannot be moved: the bridge does not start until a restore has
+/// succeeded.
 pub(super) fn run(
     state: &Path,
     from: &Path,
@@ -75,7 +77,14 @@ pub(super) fn run(
 ) -> anyhow::Result<Option<PathBuf>> {
     let now = Timestamp::now();
     let new = state.join(RESTORING);
-    prepare(state, &new, from, files, made, now, present)?;
+    let was_half = new.exists();
+    let files = with_rotation(state, files)?;
+    let prepared = prepare(state, &new, from, &files, made, now, present);
+    // The present state is as it was, and the bridge may start.
+    if prepared.is_err() && !was_half {
+        let _ = fs::remove_dir_all(&new);
+    }
+    prepared?;
     let replaced = set_aside(state, now).with_context(|| state.display().to_string())?;
     for name in RESTORED {
         fs::rename(new.join(name), state.join(name)).with_context(|| state.join(name).display().to_string())?;
@@ -84,6 +93,25 @@ pub(super) fn run(
     fs::remove_dir(&new).with_context(|| new.display().to_string())?;
     sync(state)?;
     Ok(replaced)
+}
+
+/// The files to restore. A rotation of the same authority that began after the backup stays, because nodes have certificates
+/// of it. After a restore that was cut off, it may be among the files that were prepared.
+fn with_rotation(state: &Path, files: &[SmallFile]) -> anyhow::Result<Vec<SmallFile>> {
+    let mut files = files.to_vec();
+    let key = files.iter().find(|file| file.name == KEY).map(|file| file.bytes.clone());
+    let half = state.join(RESTORING);
+    for folder in [state, half.as_path()] {
+        let path = folder.join(ROTATION);
+        let is_there = fs::symlink_metadata(&path).is_ok_and(|file| file.is_file());
+        if is_there && fs::read(folder.join(KEY)).ok() == key {
+            let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+            files.retain(|file| file.name != ROTATION);
+            files.push(SmallFile { name: ROTATION.to_owned(), bytes });
+            break;
+        }
+    }
+    Ok(files)
 }
 
 /// Writes all files of the backup into a folder of their own, durably and as files of the state folder's owner.
@@ -142,9 +170,10 @@ fn owner(state: &Path) -> anyhow::Result<Metadata> {
     fs::metadata(state).with_context(|| state.display().to_string())
 }
 
-/// Root may run this in a folder of the service's user, who must be able to read it.
+/// Root may run this in a folder of the service's user, who must be able to read it. Does not follow a link, which that user
+/// may have made to a file of root.
 fn give(path: &Path, owner: &Metadata) -> anyhow::Result<()> {
-    chown(path, Some(owner.uid()), Some(owner.gid())).with_context(|| path.display().to_string())
+    lchown(path, Some(owner.uid()), Some(owner.gid())).with_context(|| path.display().to_string())
 }
 
 fn sync(folder: &Path) -> anyhow::Result<()> {
@@ -173,6 +202,53 @@ mod tests {
         fs::write(state.path().join("api.db"), "objects").unwrap();
         assert_eq!(Present::look(state.path(), &[key(b"1")]), Present::SameBridge);
         assert_eq!(Present::look(state.path(), &[key(b"2")]), Present::OtherBridge);
+    }
+
+    fn small_files() -> [SmallFile; 2] {
+        ["pki/ca.crt", KEY].map(|name| SmallFile { name: name.to_owned(), bytes: name.into() })
+    }
+
+    #[test]
+    fn failed_preparation_leaves_the_state_as_it_was() {
+        let state = tempfile::tempdir().unwrap();
+        fs::write(state.path().join("api.db"), "objects").unwrap();
+        let fails = || {
+            let none = state.path().join("none.backup");
+            run(state.path(), &none, &small_files(), Timestamp::UNIX_EPOCH, Present::OtherBridge).is_err()
+        };
+        assert!(fails());
+        assert_eq!(fs::read(state.path().join("api.db")).unwrap(), b"objects");
+        let half = state.path().join(RESTORING);
+        assert!(!half.exists(), "the bridge may start");
+        // An earlier restore was cut off: there is no state that a bridge could start with.
+        fs::create_dir(&half).unwrap();
+        assert!(fails() && half.exists());
+    }
+
+    #[test]
+    fn rotation_that_began_after_the_backup_stays() {
+        let rotation = SmallFile { name: ROTATION.to_owned(), bytes: b"later".to_vec() };
+        // In the state folder, or where a restore that was cut off has prepared it.
+        for place in ["", RESTORING] {
+            let state = tempfile::tempdir().unwrap();
+            let files = || with_rotation(state.path(), &small_files()).unwrap();
+            assert_eq!(files(), small_files());
+            let folder = state.path().join(place);
+            fs::create_dir_all(folder.join(PKI)).unwrap();
+            fs::write(folder.join(ROTATION), "later").unwrap();
+            fs::write(folder.join(KEY), "other").unwrap();
+            assert_eq!(files(), small_files(), "of another authority");
+            fs::write(folder.join(KEY), KEY).unwrap();
+            assert_eq!(files().last(), Some(&rotation));
+        }
+    }
+
+    #[test]
+    fn links_of_the_service_are_not_followed() {
+        let state = tempfile::tempdir().unwrap();
+        let link = state.path().join("api.db-lock");
+        std::os::unix::fs::symlink(state.path().join("none"), &link).unwrap();
+        give(&link, &owner(state.path()).unwrap()).unwrap();
     }
 
     #[test]

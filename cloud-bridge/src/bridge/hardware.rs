@@ -53,20 +53,25 @@ pub(super) async fn look_up(client: &Client, node: &str, hardware: &str) -> kube
     }
 }
 
-/// Creates the Node of a free name, with its hardware. If two boards ask for a name at once, one of them gets it.
+/// Gives a free name to this hardware. If two boards ask for a name at once, one of them gets it.
 pub(super) async fn take(own: &Client, as_node: Client, node: &str, hardware: &str) -> kube::Result<NameOwner> {
     let known = look_up(own, node, hardware).await?;
     if known != NameOwner::None {
         return Ok(known);
     }
+    if create(as_node, node, hardware).await? { Ok(NameOwner::Own) } else { look_up(own, node, hardware).await }
+}
+
+/// Creates the Node of a free name, with its hardware. False if the name is taken.
+pub(super) async fn create(as_node: Client, node: &str, hardware: &str) -> kube::Result<bool> {
     let object = json!({
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": node, "labels": {BRIDGED_LABEL: "true"}, "annotations": {HARDWARE: hardware}},
     });
     match Requests::new(as_node).create("/api/v1/nodes", &object).await {
-        Ok(_) => Ok(NameOwner::Own),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => look_up(own, node, hardware).await,
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -25,6 +25,7 @@
 //! | `settings` | what can be chosen |
 //! | `well_known`, `name` | labels and annotations of Nodes; how objects are named |
 //! | `shared` | what all of these tasks have in common |
+//! | `replicas` | what kubelet ports ask about nodes of other bridges |
 //! | `backend`, `streams`, `chunks` | what kubectl asks of a node, and its bytes |
 //! | `stream_memory` | pure but for the count: how many streams a user may have open |
 //! | `overview` | how every node and its connection is, for people and monitoring |
@@ -63,6 +64,7 @@ mod policy_view;
 mod process;
 pub(crate) mod refused_ports;
 mod rejections;
+mod replicas;
 mod reports;
 pub(crate) mod requests;
 mod resource;
@@ -106,9 +108,9 @@ pub use credential::Credential;
 pub use hardware::NameOwner;
 pub(crate) use node_access::is_revoked;
 pub use node_access::{ISSUED_FROM, NotAdmitted, REVOKED};
-pub use reports::{AddressType, KubeletEndpoint, NodeOverrides};
+pub use reports::{AddressType, EndpointOf, KubeletEndpoint, NodeOverrides};
 pub use session::Socket;
-pub use settings::{ApiAddress, EndpointOf, Gone, PodsSeen, Settings};
+pub use settings::{ApiAddress, Gone, NodeSeen, PodsSeen, Settings};
 pub use told::groups::ServiceScope;
 pub(crate) use well_known::is_held;
 pub use well_known::{BRIDGED_LABEL, TRUST_ANNOTATION};
@@ -186,17 +188,19 @@ impl Bridge {
     }
 
     /// Makes a node part of the cluster: it has shown a token. Its present connection ends first; certificates issued
-    /// before the time that is returned are void.
+    /// before the time that is returned are void. The name belongs to `hardware`, a digest of a board's serial number, or to
+    /// no board.
     ///
     /// # Errors
     /// Its Node object could not be written.
-    pub async fn welcome(&self, node: &str) -> kube::Result<Timestamp> {
+    pub async fn welcome(&self, node: &str, hardware: Option<&str>) -> kube::Result<Timestamp> {
         let clients = &self.shared.clients;
         if let Some(known) = self.shared.nodes.get(node) {
             known.disconnect(&NotAdmitted::Replaced(node.to_owned()));
         }
         let replicated = self.shared.settings.replicated;
-        let from = node_access::welcome(clients.own().clone(), clients.as_node(node), node, replicated).await?;
+        let (own, as_node) = (clients.own().clone(), clients.as_node(node));
+        let from = node_access::welcome(own, as_node, node, hardware, replicated).await?;
         // What the watch has said is older than this.
         self.shared.node_access.remove(node);
         Ok(from)
@@ -217,6 +221,14 @@ impl Bridge {
     pub async fn take_name(&self, node: &str, hardware: &str) -> kube::Result<NameOwner> {
         let clients = &self.shared.clients;
         hardware::take(clients.own(), clients.as_node(node), node, hardware).await
+    }
+
+    /// Creates the Node object of a free name for this board. False if the name is taken, by whatever board.
+    ///
+    /// # Errors
+    /// The API does not answer, or refuses the object.
+    pub async fn take_free_name(&self, node: &str, hardware: &str) -> kube::Result<bool> {
+        hardware::create(self.shared.clients.as_node(node), node, hardware).await
     }
 
     /// Serves a node's connection from `peer` until it ends. `node` has been proven by its certificate. `place` is given

@@ -1,7 +1,7 @@
 //! Admission of nodes: a node may connect while its Node object exists and does not forbid it.
 //!
 //! Joining creates the object; deleting it revokes the node permanently: only a new token admits it again. Pure, except
-//! the request about a node that the watch does not show yet. Also stores where requests for rules are accepted for it.
+//! the request about a node that the watch does not show yet. Also stores where its bridge accepts requests of other bridges.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::requests::{Patch, Requests, is_path_segment};
-use super::well_known::{BRIDGED_LABEL, RULES_ANNOTATION, TRUST_ANNOTATION};
+use super::well_known::{BRIDGED_LABEL, HARDWARE, REPLICA_ANNOTATION, RULES_ANNOTATION, TRUST_ANNOTATION};
 use crate::pki::clock;
 
 /// Set by a join: certificates of the node that were issued before are void.
@@ -52,6 +52,8 @@ pub(super) struct Access {
     rules_at: Option<Box<str>>,
     /// Value of [`TRUST_ANNOTATION`].
     trust: Option<Box<str>>,
+    /// Where its bridge takes kubelet requests of other bridges.
+    replica_at: Option<Box<str>>,
 }
 
 impl Access {
@@ -59,7 +61,13 @@ impl Access {
         let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
         let from = annotation(ISSUED_FROM).and_then(|text| text.parse::<Timestamp>().ok()).map(SystemTime::from);
         let text = |name: &str| annotation(name).map(|text| text.as_str().into());
-        Self { revoked: is_revoked(metadata), from, rules_at: text(RULES_ANNOTATION), trust: text(TRUST_ANNOTATION) }
+        Self {
+            revoked: is_revoked(metadata),
+            from,
+            rules_at: text(RULES_ANNOTATION),
+            trust: text(TRUST_ANNOTATION),
+            replica_at: text(REPLICA_ANNOTATION),
+        }
     }
 
     /// Whether a certificate issued then is good.
@@ -107,6 +115,11 @@ impl NodeAccess {
     /// Whether the Node has this mark of the authorities that it trusts.
     pub(super) fn has_trust(&self, node: &str, mark: &str) -> bool {
         self.known().get(node).is_some_and(|known| known.trust.as_deref() == Some(mark))
+    }
+
+    /// Where the bridge of this node takes kubelet requests of other bridges, if it says so.
+    pub(super) fn replica_at(&self, node: &str) -> Option<String> {
+        self.known().get(node)?.replica_at.as_deref().map(str::to_owned)
     }
 
     pub(super) fn remove(&self, node: &str) {
@@ -165,11 +178,18 @@ pub(super) async fn record_trust(own: &Client, node: &str, mark: &str) -> kube::
 const SKEW: SignedDuration = SignedDuration::from_secs(2);
 
 /// Makes a node part of the cluster: only certificates issued from the time that is returned are good, and no earlier
-/// word against it counts any more. `as_node` may create the node's own object, `own` may change it.
+/// word against it counts any more. `as_node` may create the node's own object, `own` may change it. `hardware` is that of a
+/// board that has enrolled; otherwise the name belongs to no board from now on.
 ///
 /// The time is written twice. A renewal is signed first and then looked up in the API: one whose look-up was before the
 /// first time was signed before the second, and one whose look-up was after it is refused.
-pub(super) async fn welcome(own: Client, as_node: Client, node: &str, replicated: bool) -> kube::Result<Timestamp> {
+pub(super) async fn welcome(
+    own: Client,
+    as_node: Client,
+    node: &str,
+    hardware: Option<&str>,
+    replicated: bool,
+) -> kube::Result<Timestamp> {
     let path = format!("/api/v1/nodes/{node}");
     // The clock may have been ahead at the last join, and what was issued then must be void, too.
     let known = look_up(&own, node).await.ok().flatten().and_then(|known| known.from);
@@ -184,15 +204,20 @@ pub(super) async fn welcome(own: Client, as_node: Client, node: &str, replicated
     }
     let from = if replicated { now().saturating_add(SKEW).unwrap_or(Timestamp::MAX) } else { now() };
     let labels = json!({BRIDGED_LABEL: "true"});
-    let metadata = json!({"labels": labels, "annotations": {ISSUED_FROM: from.to_string(), REVOKED: Value::Null}});
+    let mut annotations = json!({ISSUED_FROM: from.to_string()});
+    let changes = json!({ISSUED_FROM: from.to_string(), REVOKED: Value::Null, HARDWARE: hardware});
+    let metadata = json!({"labels": labels, "annotations": changes});
     match write(metadata.clone()).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => {}
         other => return other.map(|()| from),
     }
+    if let Some(hardware) = hardware {
+        annotations[HARDWARE] = hardware.into();
+    }
     let object = json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": node, "labels": labels, "annotations": {ISSUED_FROM: from.to_string()}},
+        "metadata": {"name": node, "labels": labels, "annotations": annotations},
     });
     match Requests::new(as_node).create("/api/v1/nodes", &object).await {
         // Another client created it in between.

@@ -81,6 +81,9 @@ fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     if let Some(session) = node.session() {
         shared.nodes.session_seen(node.name(), session);
     }
+    if let Some(seen) = &shared.settings.node_seen {
+        seen(node);
+    }
     if shared.autonomy.node(node) {
         shared.reconcile_tolerations(node.name());
     }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use kube::runtime::watcher::Event;
 use rustls_pki_types::CertificateDer;
 
-use super::reports::KubeletEndpoint;
-use super::slim::SlimPod;
+use super::reports::EndpointOf;
+use super::slim::{SlimNode, SlimPod};
 use super::told::groups::ServiceScope;
-
-/// Returns the address at which the kubelet API of a node is served, if it is.
-pub type EndpointOf = dyn Fn(&str) -> Option<KubeletEndpoint> + Send + Sync;
 
 /// Called with the name of a deleted node.
 pub type Gone = dyn Fn(&str) + Send + Sync;
+
+/// Called for each Node object of a bridged node that the watch shows. Must be fast.
+pub type NodeSeen = dyn Fn(&SlimNode) + Send + Sync;
 
 /// Called for each event of the watch of all pods, before the bridge handles it. Must be fast.
 pub type PodsSeen = dyn Fn(&Event<SlimPod>) + Send + Sync;
@@ -48,6 +48,10 @@ pub struct Settings {
     /// Address (`IP:PORT`) of the listener for rules, for other bridges. It is written to each node that is connected
     /// here.
     pub rules_place: Option<String>,
+    /// Address (`IP:PORT`) of the port for kubelet requests of other bridges. It is written to each node that is connected here.
+    pub replica_place: Option<String>,
+    /// Notified of Node objects, for the kubelet ports of nodes that are connected to other bridges.
+    pub node_seen: Option<Arc<NodeSeen>>,
     /// Time after which the devices of a silent node (Ready is Unknown) are marked as stale.
     pub devices_stale_after: Duration,
     /// Whether their state then becomes `unknown`.
@@ -80,6 +84,8 @@ impl Default for Settings {
             deleted_nodes_return: false,
             toleration_seconds: 300,
             rules_place: None,
+            replica_place: None,
+            node_seen: None,
             devices_stale_after: Duration::from_secs(60),
             devices_unknown_when_silent: false,
             rule_authorities: Vec::new(),

@@ -115,13 +115,15 @@ impl Shared {
         self.node_access.remove(name);
         self.devices.silent.forget(name);
         self.jobs.forget(name);
-        let Some(node) = self.nodes.get(name) else { return };
-        if self.settings.deleted_nodes_return && node.rewrite() {
-            return;
+        if let Some(node) = self.nodes.get(name) {
+            if self.settings.deleted_nodes_return && node.rewrite() {
+                return;
+            }
+            node.disconnect(&NotAdmitted::Absent(name.to_owned()));
+            self.nodes.remove(name);
+            let _ = self.informers.send(Command::Drop(name.to_owned()));
         }
-        node.disconnect(&NotAdmitted::Absent(name.to_owned()));
-        self.nodes.remove(name);
-        let _ = self.informers.send(Command::Drop(name.to_owned()));
+        // A node of another bridge may have a port here, too.
         if let Some(gone) = &self.settings.gone {
             gone(name);
         }
@@ -160,9 +162,23 @@ impl Shared {
         let _ = self.informers.send(Command::ReconcileTolerations(node.to_owned()));
     }
 
-    pub(super) fn overrides(&self, node: &str) -> NodeOverrides {
-        let kubelet = self.settings.kubelet.as_ref().and_then(|endpoint| endpoint(node));
-        let rules_place = self.settings.rules_place.clone();
-        NodeOverrides { kubelet, rules_place, may_register: self.settings.deleted_nodes_return }
+    /// Whether this node is connected to this bridge.
+    pub(super) fn is_connected(&self, node: &str) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.link().is_some())
+    }
+
+    /// The place of another bridge that its Node names, for requests about a node that is not connected here. `own` is the place
+    /// of this bridge.
+    pub(super) fn elsewhere(&self, node: &str, named: Option<String>, own: Option<&str>) -> Option<String> {
+        named.filter(|place| own != Some(place.as_str()) && !self.is_connected(node))
+    }
+
+    pub(super) fn overrides(&self) -> NodeOverrides {
+        NodeOverrides {
+            kubelet: self.settings.kubelet.clone(),
+            rules_place: self.settings.rules_place.clone(),
+            replica_place: self.settings.replica_place.clone(),
+            may_register: self.settings.deleted_nodes_return,
+        }
     }
 }

@@ -13,6 +13,10 @@ pub(super) const SESSION_ANNOTATION: &str = "sampan.dev/session";
 /// not connected.
 pub(super) const RULES_ANNOTATION: &str = "sampan.dev/rules-address";
 
+/// Address (`IP:PORT`) at which the node's bridge accepts kubelet requests of other bridges for the node. A bridge without
+/// such a port leaves the value of an earlier bridge, as with [`RULES_ANNOTATION`].
+pub(super) const REPLICA_ANNOTATION: &str = "sampan.dev/replica-address";
+
 /// The node's addresses for neighbours, set by the bridge. Only on a node that asks for routes.
 pub(super) const LAN_ADDRESSES: &str = "sampan.dev/lan-addresses";
 

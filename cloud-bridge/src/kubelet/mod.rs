@@ -1,32 +1,55 @@
 //! The kubelet API of each node, served by the bridge because nodes are not reachable: one port per node, so that an
 //! unmodified API server finds the right one by the Node object's address and port.
 //!
-//! Owns those ports and the access to them. Requests are sent to the node over its connection.
+//! Owns those ports and the access to them. Requests are sent to the node over its connection, or forwarded to the bridge that
+//! has it.
 
 pub(crate) mod auth;
+mod body;
 mod cache;
+mod count;
 pub(crate) mod deed;
+pub mod forward;
+mod pipe;
 mod places;
+pub mod replica;
+pub mod replica_port;
 mod server;
+mod table;
 
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use kube::Client;
 use rustls::ServerConfig;
 use tokio::sync::watch;
 
 use crate::accept::Gate;
+use crate::bridge::slim::SlimNode;
 use crate::bridge::{AddressType, Bridge, KubeletEndpoint, refused_ports};
 use auth::Reviewer;
+use forward::Forwarder;
+use table::Table;
 
-/// The port of a node. When it is dropped, its listener and its connections end.
-#[derive(Debug)]
-struct Open {
-    port: u16,
-    _served: watch::Sender<()>,
+/// Time after which a port that was closed for another node is opened for it: its listener ends in a task.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Ports and their listeners.
+#[derive(Debug, Default)]
+struct State {
+    table: Table,
+    /// Open ports by node. When one is dropped, its listener and its connections end.
+    served: HashMap<String, watch::Sender<()>>,
+}
+
+impl State {
+    fn close(&mut self, node: &str) {
+        self.table.closed(node);
+        self.served.remove(node);
+    }
 }
 
 /// The ports of all nodes.
@@ -35,10 +58,10 @@ pub struct Ports {
     address: IpAddr,
     range: (u16, u16),
     tls: Arc<ServerConfig>,
-    bridge: OnceLock<Bridge>,
+    bridge: OnceLock<(Bridge, Option<Arc<Forwarder>>)>,
     gate: Arc<Gate>,
     reviewer: Arc<Reviewer>,
-    open: Mutex<HashMap<String, Open>>,
+    state: Mutex<State>,
 }
 
 impl Ports {
@@ -51,37 +74,88 @@ impl Ports {
         client: Client,
         gate: Arc<Gate>,
     ) -> Arc<Self> {
-        let (reviewer, open) = (Arc::new(Reviewer::new(client)), Mutex::default());
-        Arc::new(Self { kind, address, range, tls, bridge: OnceLock::new(), gate, reviewer, open })
+        let (reviewer, state) = (Arc::new(Reviewer::new(client)), Mutex::default());
+        Arc::new(Self { kind, address, range, tls, bridge: OnceLock::new(), gate, reviewer, state })
     }
 
-    /// Sets the bridge that has the connections. Before this, no port opens.
-    pub fn set_bridge(&self, bridge: Bridge) {
-        if self.bridge.set(bridge).is_err() {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the bridge that has the connections, and the client for other bridges. Before this, no port opens.
+    pub fn set_bridge(&self, bridge: Bridge, forwarder: Option<Arc<Forwarder>>) {
+        if self.bridge.set((bridge, forwarder)).is_err() {
             log::warn!("the bridge of the kubelet ports was set twice; the first stays");
         }
     }
 
-    /// Address of the kubelet API of this node; opens its port if needed. `None` if no port is free.
+    /// Address of the kubelet API of this node, which is connected here; opens its port if needed. `None` if no port is free.
     pub fn endpoint(&self, node: &str) -> Option<KubeletEndpoint> {
-        let bridge = self.bridge.get()?;
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Open { port, .. }) = open.get(node) {
-            return Some(self.at(*port));
+        let mut state = self.state();
+        if let Some(port) = state.table.open(node) {
+            return Some(self.at(port));
         }
-        let listener = candidates(node, self.range).find_map(|port| self.listen(port).ok());
+        // A write for a node that has just been deleted opens no port.
+        if !self.bridge.get()?.0.is_connected(node) {
+            return None;
+        }
+        let ports = state.table.named(node).into_iter().chain(candidates(node, self.range));
+        let listener = ports.filter(|port| state.table.is_free(*port, node)).find_map(|port| self.listen(port).ok());
+        let was_refused = refused_ports::has(node);
         refused_ports::note(node, listener.is_none());
         let Some((listener, port)) = listener else {
-            log::error!("node {node}: no port of {}-{} is free for its kubelet API", self.range.0, self.range.1);
+            // Each write of the Node asks again.
+            if !was_refused {
+                log::error!("node {node}: no port of {}-{} is free for its kubelet API", self.range.0, self.range.1);
+            }
             return None;
         };
-        let reviewer = Arc::clone(&self.reviewer);
-        let served = server::Served { node: node.to_owned(), bridge: bridge.clone(), reviewer };
+        self.open(&mut state, node, listener, port);
+        Some(self.at(port))
+    }
+
+    fn open(&self, state: &mut State, node: &str, listener: tokio::net::TcpListener, port: u16) {
+        let Some((bridge, forwarder)) = self.bridge.get() else { return };
+        let (bridge, forwarder, reviewer) = (bridge.clone(), forwarder.clone(), Arc::clone(&self.reviewer));
+        let served = server::Served { node: node.to_owned(), bridge, forwarder, reviewer };
         let (sender, closed) = watch::channel(());
         let (tls, gate) = (Arc::clone(&self.tls), Arc::clone(&self.gate));
         tokio::spawn(server::accept(listener, tls, gate, Arc::new(served), closed));
-        open.insert(node.to_owned(), Open { port, _served: sender });
-        Some(self.at(port))
+        state.table.opened(node, port);
+        state.served.insert(node.to_owned(), sender);
+    }
+
+    /// Takes what a Node object says of its kubelet port. If it is at the address of this bridge, because several bridges share
+    /// that, the port is opened for a node of another bridge, too.
+    pub fn seen(self: &Arc<Self>, node: &SlimNode) {
+        let port = node.kubelet_port(self.kind.as_str(), self.address);
+        let port = port.filter(|port| (self.range.0..=self.range.1).contains(port));
+        self.state().table.seen(node.name(), port);
+        self.settle(node.name());
+    }
+
+    /// Opens the port that the Node object names, if it is another one than the open one.
+    fn settle(self: &Arc<Self>, node: &str) {
+        let Some((bridge, _)) = self.bridge.get() else { return };
+        let is_connected = bridge.is_connected(node);
+        let mut state = self.state();
+        let Some(due) = state.table.due(node, is_connected) else { return };
+        let Some(holder) = due.holder else {
+            match self.listen(due.port) {
+                Ok((listener, port)) => self.open(&mut state, node, listener, port),
+                Err(error) => log::warn!("node {node}: port {} of its kubelet API is not open here: {error}", due.port),
+            }
+            return;
+        };
+        log::info!("nodes {node} and {holder} have the same kubelet port {}: {holder} gets another", due.port);
+        state.close(&holder);
+        drop(state);
+        bridge.rewrite(&holder);
+        let (ports, node) = (Arc::clone(self), node.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(CLOSING).await;
+            ports.settle(&node);
+        });
     }
 
     fn at(&self, port: u16) -> KubeletEndpoint {
@@ -91,7 +165,9 @@ impl Ports {
     /// Closes the port of a deleted node: another node may get it.
     pub fn close(&self, node: &str) {
         refused_ports::note(node, false);
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        let mut state = self.state();
+        state.table.seen(node, None);
+        state.close(node);
     }
 
     fn listen(&self, port: u16) -> io::Result<(tokio::net::TcpListener, u16)> {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use http::request::Parts;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
 use rustls::ServerConfig;
 use rustls_pki_types::CertificateDer;
@@ -16,23 +15,24 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::auth::{Denied, Reviewer};
+use super::body::{Body, full, text, with_type};
+use super::forward::Forwarder;
 use crate::accept::client::{self, Client, Held, held};
 use crate::accept::{self, Busy, Gate};
 use crate::bridge::Bridge;
 use crate::pki::identity::Holder;
 use apimachinery::flow::Flow;
 use apimachinery::panics;
-use kubelet_api::backend::{BackendError, PodOnNode};
+use kubelet_api::backend::PodOnNode;
 use kubelet_api::read::{self, PLAIN};
 use kubelet_api::request::{self, KubeletRequest, RequestError};
 use kubelet_api::streaming::{self, ErrorResponse};
-
-type Body = UnsyncBoxBody<Bytes, BackendError>;
 
 /// The node whose API is served.
 pub(super) struct Served {
     pub(super) node: String,
     pub(super) bridge: Bridge,
+    pub(super) forwarder: Option<Arc<Forwarder>>,
     pub(super) reviewer: Arc<Reviewer>,
 }
 
@@ -96,9 +96,31 @@ async fn answer(
     held(panics::isolate(work, asked(&served, &parts)).await.unwrap_or_else(mistake), busy)
 }
 
+/// Answers here, or by the bridge that has the node.
 async fn asked(served: &Served, parts: &Parts) -> Response<Body> {
+    let Served { node, bridge, forwarder, .. } = served;
+    let work = move |asked: KubeletRequest| async move {
+        match forwarder.as_ref().zip(bridge.elsewhere(node)) {
+            Some((forwarder, place)) => {
+                forwarder.forward(node, &place, &asked, parts).await.map_err(ErrorResponse::from)
+            }
+            None => reply(bridge, node, asked, parts).await,
+        }
+    };
+    answered(parts, work).await
+}
+
+/// Answers a request that another bridge has forwarded: here, wherever the node is.
+pub(super) async fn forwarded(bridge: &Bridge, node: &str, parts: &Parts) -> Response<Body> {
+    answered(parts, |asked| reply(bridge, node, asked, parts)).await
+}
+
+async fn answered<F>(parts: &Parts, reply: impl FnOnce(KubeletRequest) -> F) -> Response<Body>
+where
+    F: Future<Output = Result<Response<Body>, ErrorResponse>>,
+{
     let answered = match request::parse(&parts.method, &parts.uri) {
-        Ok(asked) => reply(served, asked, parts).await,
+        Ok(asked) => reply(asked).await,
         Err(RequestError::BadRequest(problem)) => return text(StatusCode::BAD_REQUEST, problem),
         Err(RequestError::BadMethod) => return text(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed"),
         Err(RequestError::NotFound) => return text(StatusCode::NOT_FOUND, "404 page not found"),
@@ -111,42 +133,32 @@ async fn asked(served: &Served, parts: &Parts) -> Response<Body> {
     })
 }
 
-async fn reply(served: &Served, asked: KubeletRequest, parts: &Parts) -> Result<Response<Body>, ErrorResponse> {
+async fn reply(
+    bridge: &Bridge,
+    node: &str,
+    asked: KubeletRequest,
+    parts: &Parts,
+) -> Result<Response<Body>, ErrorResponse> {
     // Requests usually name the pod; the node knows which pod has the name now.
     let place = |namespace: String, pod, uid| {
         // The API server asks, and does not say for whom. A pod that does not read harms only its own namespace.
         let flow = Flow::of_namespace(&namespace);
-        PodOnNode { node: served.node.clone(), namespace, pod, uid, flow }
+        PodOnNode { node: node.to_owned(), namespace, pod, uid, flow }
     };
     match asked {
         KubeletRequest::Logs { namespace, pod, options } => {
-            let stream = served.bridge.logs(place(namespace, pod, String::new()), options).await?;
+            let stream = bridge.logs(place(namespace, pod, String::new()), options).await?;
             let body = StreamBody::new(stream.map_ok(Frame::data).boxed());
             Ok(with_type(StatusCode::OK, PLAIN, body.boxed_unsync()))
         }
         KubeletRequest::Connect { namespace, pod, uid, work } => {
-            let backend = Arc::new(served.bridge.clone());
+            let backend = Arc::new(bridge.clone());
             let switched = streaming::upgrade(backend, place(namespace, pod, uid), work, parts, ()).await?;
             Ok(switched.map(|()| full(Bytes::new())))
         }
         other => {
-            let (kind, body) = read::read(&served.bridge, &served.node, &other).await?;
+            let (kind, body) = read::read(bridge, node, &other).await?;
             Ok(with_type(StatusCode::OK, kind, full(body.into())))
         }
     }
-}
-
-fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
-    with_type(code, PLAIN, full(text.into()))
-}
-
-fn full(bytes: Bytes) -> Body {
-    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
-}
-
-fn with_type(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = code;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
 }

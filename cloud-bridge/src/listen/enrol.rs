@@ -69,10 +69,11 @@ pub(super) async fn answer(request: Request<Incoming>, arrived: &Arrived) -> Ans
     let exchange = Exchange { context, claim: &claim, board: &board, csr: &csr };
     let name = context.bridge.name_owner(&board.node, &exchange.hardware()?).await.map_err(of_api)?;
     may_have(name, &board.node)?;
-    let api = exchange.api();
-    let object = match api.get_opt(&board.id).await.map_err(of_api)? {
+    // Also for an object that is there: another client, or this board with another token, may have made it.
+    exchange.count(source).await?;
+    let object = match exchange.api().get_opt(&board.id).await.map_err(of_api)? {
         Some(object) => object,
-        None => exchange.create(arrived, source).await?,
+        None => exchange.create(arrived).await?,
     };
     if !board.is_its(&object) {
         let message = format!(
@@ -83,6 +84,8 @@ pub(super) async fn answer(request: Request<Incoming>, arrived: &Arrived) -> Ans
     }
     match object::standing(&object) {
         Standing::Refused(why) => Err(Refusal::forbidden(format!("request {} was denied: {why}", board.id))),
+        // Its Node was there when it was issued.
+        Standing::Issued(_) if name == NameOwner::None => Err(exchange.deleted()),
         Standing::Issued(pem) => exchange.issued(&pem),
         Standing::Approved => exchange.issue(object).await,
         // A board whose Node is there already may be one that only says so.
@@ -132,17 +135,23 @@ impl Exchange<'_> {
         self.board.hardware.digest().ok_or_else(none)
     }
 
-    /// Creates the object of a request that is new, or that the API has deleted as too old (K8s
-    /// pkg/controller/certificates/cleaner): then it is counted already.
-    async fn create(&self, arrived: &Arrived, source: Source) -> Result<CertificateSigningRequest, Refusal> {
+    /// Counts a use of the token, unless this request has used it already.
+    async fn count(&self, source: Source) -> Result<(), Refusal> {
         let (context, claim, board) = (self.context, self.claim, self.board);
-        if !claim.has_counted(&board.id) {
-            if !context.rates().new_request(Instant::now(), source, &claim.name) {
-                return Err(Refusal::too_many_requests("too many new boards at once: ask again in a minute"));
-            }
-            let _counting = context.counting.lock().await;
-            claim::count(&context.client, &claim.name, &board.id).await.map_err(of_claim)?;
+        if claim.has_counted(board.number) {
+            return Ok(());
         }
+        if !context.rates().new_request(Instant::now(), source, &claim.name) {
+            return Err(Refusal::too_many_requests("too many new boards at once: ask again in a minute"));
+        }
+        let _counting = context.counting.lock().await;
+        claim::count(&context.client, &claim.name, board.number).await.map_err(of_claim)
+    }
+
+    /// Creates the object of a request that is new, or that the API has deleted as too old (K8s
+    /// pkg/controller/certificates/cleaner).
+    async fn create(&self, arrived: &Arrived) -> Result<CertificateSigningRequest, Refusal> {
+        let (context, claim, board) = (self.context, self.claim, self.board);
         let object = board.object(&claim.name, arrived.peer.ip().to_canonical(), context.authority.node_life());
         let object = serde_json::from_value(object).map_err(|error| Refusal::internal(error.to_string()))?;
         match self.api().create(&PostParams::default(), &object).await {
@@ -157,7 +166,13 @@ impl Exchange<'_> {
         }
     }
 
+    /// Approves the request of a free name. The name is taken first: of boards that ask for it at once, one gets it, and
+    /// the others wait for a person.
     async fn approve(&self, object: CertificateSigningRequest) -> Answer {
+        let node = &self.board.node;
+        if !self.context.bridge.take_free_name(node, &self.hardware()?).await.map_err(of_api)? {
+            return Ok(self.waits(object::retry_seconds(&object, clock::timestamp())));
+        }
         let patch = object::approval(&object, &self.claim.name, clock::timestamp());
         match self.api().patch_approval(&self.board.id, &PatchParams::default(), &Patch::Merge(&patch)).await {
             Ok(object) => self.issue(object).await,
@@ -182,8 +197,9 @@ impl Exchange<'_> {
             Ok(object) => object,
             Err(error) => return self.not_written(error),
         };
-        may_have(context.bridge.take_name(&board.node, &self.hardware()?).await.map_err(of_api)?, &board.node)?;
-        let from = context.bridge.welcome(&board.node).await.map_err(of_api)?;
+        let hardware = self.hardware()?;
+        may_have(context.bridge.take_name(&board.node, &hardware).await.map_err(of_api)?, &board.node)?;
+        let from = context.bridge.welcome(&board.node, Some(&hardware)).await.map_err(of_api)?;
         let certificate = context.authority.node_at(&board.node, self.csr, from.into())?;
         let patch = object::issued(&object, &certificate);
         if let Err(error) = self.api().patch_status(&board.id, &PatchParams::default(), &Patch::Merge(&patch)).await {
@@ -198,6 +214,16 @@ impl Exchange<'_> {
         let chain = encoding::certificates(&self.board.id, pem)?;
         let first = chain.first().ok_or_else(|| Refusal::internal("the issued certificate is empty"))?;
         Ok(self.joined(first))
+    }
+
+    /// A deleted Node needs another approval.
+    fn deleted(&self) -> Refusal {
+        let (request, node) = (&self.board.id, &self.board.node);
+        let message = format!(
+            "node {node} was deleted after request {request} was answered: this board requests again when that is gone, an hour \
+             after the decision or by kubectl delete csr {request}"
+        );
+        Refusal::conflict("NodeDeleted", message)
     }
 
     fn joined(&self, certificate: &[u8]) -> Response<Full<Bytes>> {

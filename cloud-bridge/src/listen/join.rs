@@ -59,7 +59,7 @@ pub(super) async fn answer(
     }
     let from = context
         .bridge
-        .welcome(&join.node)
+        .welcome(&join.node, None)
         .await
         .map_err(|error| Refusal::unavailable(format!("the Node object was not written, join again: {error}")))?;
     let certificate = context.authority.node_at(&join.node, &csr, from.into())?;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use sampan_page::{File, HEADERS, HTML, SCRIPT, STYLE};
 
+use super::board::cut;
 use super::body::{Body, typed};
 
 /// Nothing but our own files, which hold no secret: strangers get them, too.
@@ -31,9 +32,12 @@ const INDEX: &str = include_str!("index.html");
 const LOGIN: &str = include_str!("login.html");
 /// Where the login page says why it is there.
 const WHY: &str = "<!-- why -->";
-/// Where the page has the name of the site, and the version of the bridge.
+/// Where the page has the name of the site, the version of the bridge, and the name of the user.
 const TITLE: &str = "<!-- title -->";
 const VERSION: &str = "<!-- version -->";
+const USER: &str = "<!-- user -->";
+/// Bytes of a name of a user.
+const LONGEST_USER: usize = 128;
 
 /// One of the files.
 pub(super) fn file(path: &str) -> Option<Response<Body>> {
@@ -41,11 +45,15 @@ pub(super) fn file(path: &str) -> Option<Response<Body>> {
     Some(typed(StatusCode::OK, kind, Bytes::from_static(text.as_bytes())))
 }
 
-/// The page itself. `title` is the name of the site; empty: the page shows the host of its address.
-pub(super) fn index(title: &str) -> Response<Body> {
-    let title = title.replace('&', "&amp;").replace('<', "&lt;");
-    let text = INDEX.replace(VERSION, env!("CARGO_PKG_VERSION")).replace(TITLE, &title);
-    typed(StatusCode::OK, HTML, text.into())
+/// The page itself for a user. `title` is the name of the site; empty: the page shows the host of its address.
+pub(super) fn index(title: &str, user: &str) -> Response<Body> {
+    typed(StatusCode::OK, HTML, filled(title, user).into())
+}
+
+fn filled(title: &str, user: &str) -> String {
+    let plain = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
+    let text = INDEX.replace(VERSION, env!("CARGO_PKG_VERSION")).replace(TITLE, &plain(title));
+    text.replace(USER, &plain(cut(user, LONGEST_USER)))
 }
 
 /// The form for a token. `why` is text of ours alone: it is put in as it is.
@@ -71,7 +79,14 @@ mod tests {
         for (name, _, text) in FILES.iter().filter(|(_, kind, _)| *kind == STYLE) {
             assert_eq!(sampan_page::nameless_colour(text), None, "{name}");
         }
-        assert!(LOGIN.contains(WHY) && INDEX.contains(TITLE) && INDEX.contains(VERSION));
+        assert!(LOGIN.contains(WHY) && [TITLE, VERSION, USER].iter().all(|mark| INDEX.contains(mark)));
+    }
+
+    #[test]
+    fn names_of_sites_and_users_are_text() {
+        let page = filled("<b>&", "system:serviceaccount:a:<i>");
+        assert!(page.contains(">&lt;b>&amp;</span>") && page.contains(":a:&lt;i></span>"), "{page}");
+        assert!(!filled("", &"x".repeat(200)).contains(&"x".repeat(129)));
     }
 
     /// Values of an attribute in a text.
@@ -111,7 +126,7 @@ mod tests {
                 assert!(file(named).is_some(), "{named}");
             }
         }
-        let answer = guarded(index(""));
+        let answer = guarded(index("", ""));
         assert!(HEADERS.iter().all(|(name, value)| answer.headers()[*name] == *value));
     }
 }

@@ -25,11 +25,11 @@ function bar(name, counts, total) {
   return made;
 }
 
-function job({ kind, name, created, phase, reason, total, counts, nodes, more }, now) {
+function job({ kind, name, created, phase, reason, atOnce, total, counts, nodes, more }, now) {
   const words = counts.map((count, at) => (count ? `${count.toLocaleString()} ${COUNTED[at]}` : '')).filter(Boolean).join(', ');
   const parts = [
     w.el('h3', {}, `${kind} ${name}: `, w.state(PHASES[phase] ?? ['○', phase || 'not started', 'quiet'])),
-    w.el('p', {}, bar(name, counts, total), ` ${total.toLocaleString()} nodes${words ? `: ${words}` : ''}. Created `,
+    w.el('p', {}, bar(name, counts, total), ` ${total.toLocaleString()} nodes, ${atOnce.toLocaleString()} at a time${words ? `: ${words}` : ''}. Created `,
       w.when(Date.parse(created) / 1000, now), '. ', ...jobCommands(kind.toLowerCase(), name).map((text) => copyButton(text, 'Copy kubectl command'))),
   ];
   if (reason) parts.push(w.el('p', {}, reason));

@@ -67,6 +67,8 @@ async fn list(client: &Client, plural: &str) -> kube::Result<Vec<Value>> {
 
 fn shown(kind: &str, job: &Value) -> Value {
     let (status, meta) = (&job["status"], &job["metadata"]);
+    // Of an ImagePrePullJob it is one level down.
+    let spec = job["spec"].get("imagePrePullTemplate").unwrap_or(&job["spec"]);
     let nodes = || status["nodeStatus"].as_array().into_iter().flatten();
     let counted = |name: &str, phase: &str| {
         let own = || nodes().filter(|node| node["phase"] == phase).count() as u64;
@@ -83,6 +85,8 @@ fn shown(kind: &str, job: &Value) -> Value {
         "created": text(&meta["creationTimestamp"]),
         "phase": text(&status["phase"]),
         "reason": text(&status["reason"]),
+        // The bridge takes 1 for less (bridge/jobs/view.rs).
+        "atOnce": spec["concurrency"].as_u64().unwrap_or(1).max(1),
         "total": total,
         "counts": PHASES.map(|(name, phase)| counted(name, phase)),
         "nodes": named.collect::<Vec<_>>(),
@@ -133,5 +137,15 @@ mod tests {
         let seen = shown("NodeUpgradeJob", &counts);
         assert_eq!((&seen["total"], &seen["counts"][2]), (&json!(5000), &json!(4000)));
         assert_eq!(shown("X", &json!(7))["nodes"], json!([]), "nonsense is nothing");
+    }
+
+    #[test]
+    fn number_of_nodes_at_once_is_that_of_the_job() {
+        let of = |spec: Value| shown("X", &json!({"metadata": {"name": "up"}, "spec": spec}))["atOnce"].clone();
+        assert_eq!(
+            [of(json!({"concurrency": 50})), of(json!({"concurrency": -3})), of(json!({}))],
+            [json!(50), json!(1), json!(1)]
+        );
+        assert_eq!(of(json!({"imagePrePullTemplate": {"concurrency": 7}})), json!(7));
     }
 }

@@ -124,7 +124,7 @@ impl Served {
     pub(super) async fn answer(&self, who: &Who, path: &str, packs: bool) -> Response<Body> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let answer = match path {
-            "/" => Ok(assets::index(&self.title)),
+            "/" => Ok(assets::index(&self.title, who.name())),
             "/api/nodes" => Ok(json_of(self.rows_behind(query).into(), packs).await),
             "/api/stream" => self.stream(who, packs).await,
             "/api/jobs" => self.jobs(packs).await,

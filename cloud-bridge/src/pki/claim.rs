@@ -27,7 +27,8 @@ pub use name::{Hardware, Pattern};
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30 * 86_400);
 /// Maximum lifetime.
 pub const MAX_TTL: Duration = Duration::from_secs(365 * 86_400);
-/// Maximum number of uses: 17 bytes each in the Secret object, which is read for each request.
+/// Maximum number of uses: 8 bytes each in the Secret object, which is read for each request and written for each board.
+/// At the 600 boards a minute that a token allows, the writes of five minutes fit into the embedded API's history, 128 MiB.
 pub const MAX_USES: usize = 5000;
 
 const SECRET_TYPE: &str = "sampan.dev/claim-token";
@@ -78,17 +79,15 @@ pub struct Claim {
     pub terms: Terms,
     pub expires: Timestamp,
     hash: String,
-    /// Ids of requests.
-    used: BTreeSet<String>,
+    /// Numbers of requests.
+    used: BTreeSet<u64>,
 }
 
 impl Claim {
     /// `None` for a Secret of another kind, or a damaged one.
     fn of(secret: &Secret) -> Option<Self> {
-        let field = |name: &str| {
-            let bytes = secret.data.as_ref()?.get(name)?;
-            str::from_utf8(&bytes.0).ok()
-        };
+        let bytes = |name: &str| Some(secret.data.as_ref()?.get(name)?.0.as_slice());
+        let field = |name: &str| str::from_utf8(bytes(name)?).ok();
         if secret.type_.as_deref() != Some(SECRET_TYPE) {
             return None;
         }
@@ -104,7 +103,7 @@ impl Claim {
             terms,
             expires: field("expires")?.parse().ok()?,
             hash: field("hash")?.to_owned(),
-            used: field("used")?.lines().map(str::to_owned).collect(),
+            used: unpack(bytes("used")?)?,
         })
     }
 
@@ -116,11 +115,12 @@ impl Claim {
             ("namePattern", terms.pattern.as_str().to_owned()),
             ("expires", self.expires.to_string()),
             ("uses", terms.uses.to_string()),
-            ("used", lines(&self.used)),
             ("approve", if terms.auto { "auto" } else { "manual" }.to_owned()),
             ("labels", labels),
         ];
-        fields.into_iter().map(|(name, value)| (name.to_owned(), ByteString(value.into_bytes()))).collect()
+        let fields = fields.map(|(name, value)| (name, value.into_bytes()));
+        let all = fields.into_iter().chain([("used", pack(&self.used))]);
+        all.map(|(name, value)| (name.to_owned(), ByteString(value))).collect()
     }
 
     /// Whether this is the token's secret, and the token has not expired.
@@ -132,25 +132,31 @@ impl Claim {
         if now >= self.expires { Err(ClaimError::Expired(self.expires)) } else { Ok(()) }
     }
 
-    /// Whether this request has used the token already.
-    pub fn has_counted(&self, request: &str) -> bool {
-        self.used.contains(request)
+    /// Whether the request with this number has used the token already.
+    pub fn has_counted(&self, request: u64) -> bool {
+        self.used.contains(&request)
     }
 
     /// Adds a use; false if this request is counted already.
-    fn add(&mut self, request: &str) -> Result<bool, ClaimError> {
+    fn add(&mut self, request: u64) -> Result<bool, ClaimError> {
         if self.has_counted(request) {
             return Ok(false);
         }
         if self.used.len() >= self.terms.uses {
             return Err(ClaimError::UsedUp(self.terms.uses));
         }
-        Ok(self.used.insert(request.to_owned()))
+        Ok(self.used.insert(request))
     }
 }
 
-fn lines(all: &BTreeSet<String>) -> String {
-    all.iter().map(|one| format!("{one}\n")).collect()
+fn pack(all: &BTreeSet<u64>) -> Vec<u8> {
+    all.iter().flat_map(|one| one.to_be_bytes()).collect()
+}
+
+/// `None` if the last number lacks bytes.
+fn unpack(bytes: &[u8]) -> Option<BTreeSet<u64>> {
+    let (all, rest) = bytes.as_chunks::<8>();
+    rest.is_empty().then(|| all.iter().map(|one| u64::from_be_bytes(*one)).collect())
 }
 
 /// Makes a claim token and keeps its hash.
@@ -204,11 +210,11 @@ pub async fn find(client: &Client, authority: &str, text: &str, now: Timestamp) 
     Ok(claim)
 }
 
-/// Counts a use of the token with this name for a request, unless this request is counted already.
+/// Counts a use of the token with this name for the request with this number, unless it is counted already.
 ///
 /// # Errors
 /// No use is left, the token was deleted, or the API does not answer.
-pub async fn count(client: &Client, name: &str, request: &str) -> Result<(), ClaimError> {
+pub async fn count(client: &Client, name: &str, request: u64) -> Result<(), ClaimError> {
     for _ in 0..ATTEMPTS {
         let secret = secrets(client).get_opt(name).await.map_err(failed(name))?.ok_or(ClaimError::Unknown)?;
         let mut claim = Claim::of(&secret).ok_or(ClaimError::Unknown)?;
@@ -217,7 +223,7 @@ pub async fn count(client: &Client, name: &str, request: &str) -> Result<(), Cla
         }
         let patch = json!({
             "metadata": {"resourceVersion": secret.metadata.resource_version},
-            "data": {"used": ByteString(lines(&claim.used).into_bytes())},
+            "data": {"used": ByteString(pack(&claim.used))},
         });
         match secrets(client).patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
             Ok(_) => return Ok(()),

@@ -18,6 +18,11 @@ fn is_due(made: SystemTime, now: SystemTime) -> bool {
     now.duration_since(made).is_ok_and(|age| age >= ANEW)
 }
 
+/// Whether a certificate of this time need not be renewed yet.
+pub(crate) fn is_fresh(made: SystemTime, now: SystemTime) -> bool {
+    !is_due(made, now)
+}
+
 /// Returns when a certificate of this time must be renewed.
 pub async fn due(made: SystemTime) {
     while !is_due(made, now()) {

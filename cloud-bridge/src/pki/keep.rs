@@ -175,12 +175,16 @@ pub(super) fn of_secret(secret: &Secret) -> Result<Authority, PkiError> {
 }
 
 /// Writes a file that only the owner of its folder may read, so that it is there whole or not at all, also after a power
-/// cut. Root may do it in a folder of the service's user.
+/// cut. Root may do it in a folder of the service's user, who may have made a link to a file of root: it is not followed.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PkiError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let partial = path.with_extension("partial");
     let write = || -> io::Result<()> {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+        match fs::remove_file(&partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
         file.write_all(bytes)?;
         let owner = fs::metadata(folder)?;
         if file.metadata()?.uid() != owner.uid() {
@@ -245,6 +249,17 @@ mod tests {
         let certificate = folder.path().join("pki/ca.crt");
         fs::remove_file(&certificate).unwrap();
         assert!(of_folder(folder.path()).is_err() && !certificate.exists());
+    }
+
+    #[test]
+    fn private_file_is_not_written_through_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, partial, other] = ["ca.key", "ca.partial", "other"].map(|name| folder.path().join(name));
+        fs::write(&other, "of root").unwrap();
+        std::os::unix::fs::symlink(&other, &partial).unwrap();
+        write_private(&path, b"key").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&other).unwrap()), (b"key".to_vec(), b"of root".to_vec()));
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
     }
 
     #[test]

@@ -79,9 +79,7 @@ impl RuleFlags {
     /// The socket cannot be asked.
     pub fn place(&self, listener: Option<&TcpListener>) -> std::io::Result<Option<String>> {
         let Some(listener) = listener else { return Ok(None) };
-        let bound = listener.local_addr()?;
-        let address = self.rules_address.or_else(|| info::host(bound, &[]).parse().ok().filter(|ip| reached(*ip)));
-        Ok(address.map(|ip| SocketAddr::new(ip, bound.port()).to_string()))
+        Ok(info::place(listener.local_addr()?, self.rules_address))
     }
 
     /// Names under which the port is reached.
@@ -101,11 +99,6 @@ impl RuleFlags {
             None => Ok(None),
         }
     }
-}
-
-/// Whether others can reach such an address.
-fn reached(ip: IpAddr) -> bool {
-    !ip.is_loopback() && !ip.is_unspecified()
 }
 
 struct Served {

@@ -36,7 +36,7 @@ pub(crate) struct ClaimOptions {
     #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = duration)]
     ttl: Duration,
     /// Number of boards, at most 5000.
-    #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
     uses: usize,
     /// Who approves requests. A board whose Node exists always waits for a person.
     #[arg(long, value_name = "WHO", value_enum, default_value = "manual")]
@@ -71,7 +71,7 @@ fn label(text: &str) -> anyhow::Result<(String, String)> {
 }
 
 pub(super) async fn run(options: ClaimOptions) -> anyhow::Result<()> {
-    let (client, _) = options.reach.client().await?;
+    let (client, _) = options.reach.running().await?;
     let about = info::known(&client).await?;
     let now = apimachinery::clock::timestamp();
     let terms = Terms {

@@ -65,7 +65,7 @@ pub(super) async fn run(options: Create) -> anyhow::Result<()> {
     if let Some(folder) = options.file.as_ref().filter(|path| is_list && !path.is_dir()) {
         bail!("{} is not a folder: with several nodes, --file names one", folder.display());
     }
-    let (client, _) = options.reach.client().await?;
+    let (client, _) = options.reach.running().await?;
     let about = info::known(&client).await?;
     let now = apimachinery::clock::timestamp();
     let bridges = if options.bridge.is_empty() { vec![about.url] } else { options.bridge };

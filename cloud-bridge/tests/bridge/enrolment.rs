@@ -1,5 +1,6 @@
 //! Enrolment of boards with a claim token: E1 to E4 and E6 of the list of guarantees, over HTTPS and the API.
 
+mod hostile;
 mod many;
 mod rights;
 

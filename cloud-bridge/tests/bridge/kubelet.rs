@@ -37,7 +37,7 @@ async fn only_who_may_read_the_node_reads_its_logs() {
         ..Settings::default()
     };
     let bridge = TestBridge::with_settings(&cluster, Authority::create("link").unwrap(), settings).await;
-    ports.set_bridge(bridge.bridge.clone());
+    ports.set_bridge(bridge.bridge.clone(), None);
     let node = unique("kubelet");
     let (_, mut edge) = bridge.edge(&cluster, &node).await;
 

@@ -6,6 +6,7 @@ mod behind;
 mod compression;
 mod devices;
 mod enrolment;
+mod forwarding;
 mod identity;
 mod jobs;
 mod kubelet;

@@ -36,7 +36,7 @@ async fn serving(cluster: &Cluster, authority: Authority, ports: (u16, u16)) -> 
     let kubelet = Arc::clone(&ports);
     let settings = Settings { kubelet: Some(Arc::new(move |node| kubelet.endpoint(node))), ..Settings::default() };
     let bridge = TestBridge::with_settings(cluster, authority, settings).await;
-    ports.set_bridge(bridge.bridge.clone());
+    ports.set_bridge(bridge.bridge.clone(), None);
     bridge
 }
 

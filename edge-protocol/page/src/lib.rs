@@ -85,6 +85,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn scripts_know_every_condition_that_is_bad_when_true() {
+        let parts = FILES.iter().find(|(path, ..)| *path == "/parts.js").map_or("", |(.., text)| *text);
+        let list = parts.split_once("const BAD = [").and_then(|(_, rest)| rest.split(']').next()).unwrap_or_default();
+        for (name, bad) in TROUBLES {
+            assert_eq!(list.contains(&format!("'{name}'")), bad == "True", "{name} in {list:?}");
+        }
+    }
+
+    #[test]
     fn the_files_ask_for_nothing_from_elsewhere_and_make_no_markup_of_text() {
         for (name, _, text) in FILES {
             assert_eq!(fault(text), None, "{name}");

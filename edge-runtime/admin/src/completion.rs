@@ -117,7 +117,10 @@ fn fish(verbs: &[Shown]) -> String {
 
 /// Whether `edge-runtime complete` knows the values of a flag; others may be files.
 fn is_of_names(flag: &Flag) -> bool {
-    flag.long == CONTAINER.long || flag.value == NAMESPACE.value || flag.value == Some("IMAGE")
+    flag.long == CONTAINER.long
+        || flag.value == NAMESPACE.value
+        || flag.value == Some("IMAGE")
+        || !line::few_values(flag).is_empty()
 }
 
 #[cfg(test)]

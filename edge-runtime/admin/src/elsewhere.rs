@@ -14,12 +14,21 @@ const ADVICE: &[(&[&str], &str)] = &[
     (&["load"], "edge-runtime import FILE imports an image"),
     (&["save"], "edge-runtime images export IMAGE FILE writes an image"),
     (&["attach", "cp", "port-forward"], "use kubectl; on the node, edge-runtime exec POD -- COMMAND"),
+    (
+        &["enrol", "enroll", "register", "init"],
+        "edge-runtime join makes this machine a node, with a token of the bridge",
+    ),
     (&["leave", "uninstall"], "edge-runtime reset --all removes the node from this machine"),
     (&["unhold", "unhold-upgrade"], "edge-runtime release POD starts a held pod"),
+    (&["hold"], "the annotation sampan.dev/hold holds the first start of a pod"),
+    (&["cordon", "uncordon", "approve"], "kubectl has it: cordon NODE, uncordon NODE, certificate approve REQUEST"),
     (&["rollback"], "edge-runtime upgrade --back returns to the version before"),
     (&["edit"], "edge-runtime config set KEY VALUE, or edge-runtime devices set DEVICE PROPERTY=VALUE"),
     (&["check", "diagnose", "debug"], "edge-runtime doctor finds problems"),
-    (&["token", "nodes", "kubeconfig"], "cloud-bridge has it, on the machine of the bridge"),
+    (
+        &["token", "nodes", "kubeconfig", "authority", "backup", "restore", "serve", "standalone"],
+        "cloud-bridge has it, on the machine of the bridge",
+    ),
 ];
 
 /// What to type instead of a verb of another tool.

@@ -9,6 +9,8 @@ use edge_runtime::store::Store;
 use sampan_pod::record::{ContainerKind, PodRecord};
 use sampan_sys::files::named;
 
+use crate::join::file;
+
 /// Whether a node has run on this root.
 ///
 /// # Errors
@@ -25,7 +27,11 @@ pub(crate) fn has_run(paths: &Paths) -> Result<bool, CliError> {
 pub(crate) fn store(paths: &Paths) -> Result<Store, CliError> {
     let path = paths.store();
     if !has_run(paths)? {
-        return Err(CliError::Failed(format!("{} does not exist: no node has run here", path.display())));
+        let next = match file::find(paths.root()) {
+            Some(file) => format!("{} is tried: journalctl -u edge-runtime-firstboot -e", file.display()),
+            None => "edge-runtime join makes this machine a node".to_owned(),
+        };
+        return Err(CliError::Failed(format!("{} does not exist: no node has run here; {next}", path.display())));
     }
     Ok(Store::open_shared(&path)?)
 }
@@ -94,5 +100,23 @@ fn name_of(pod: &PodRecord, wanted: Option<&str>) -> Result<String, CliError> {
                 _ => Err(CliError::Failed(format!("which container? -c one of: {}", names.join(", ")))),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machine_without_a_node_says_how_to_become_one() {
+        let root = tempfile::tempdir().unwrap();
+        let told = || match store(&Paths::new(root.path())) {
+            Err(CliError::Failed(why)) => why,
+            _ => panic!("there is no store"),
+        };
+        assert!(told().ends_with("no node has run here; edge-runtime join makes this machine a node"), "{}", told());
+        std::fs::create_dir(root.path().join("boot")).unwrap();
+        std::fs::write(root.path().join("boot/edge-runtime.join"), "").unwrap();
+        assert!(told().contains("boot/edge-runtime.join is tried: journalctl"), "{}", told());
     }
 }

@@ -72,6 +72,7 @@ const EXAMPLES: &[(&str, Examples)] = &[
         &[
             ("logs web --tail 100 --follow", "the last lines, and new ones"),
             ("logs shop/web -c app --previous", "output of the attempt before this one"),
+            ("logs web --all-containers", "all containers, one after the other"),
         ],
     ),
     (

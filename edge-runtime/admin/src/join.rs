@@ -9,19 +9,15 @@ pub(crate) mod ready;
 pub(crate) mod service;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use edge_protocol::node_labels;
 use edge_runtime::config::{ConfigError, ConfigFile};
 use edge_runtime::link::address::BridgeAddress;
 use edge_runtime::link::identity::{Identity, IdentityError};
-use edge_runtime::link::join::{JoinError, Token, enrol, join};
+use edge_runtime::link::join::{JoinError, Pauses, Token, enrol, join};
 use edge_runtime::net::proxy::{Proxy, Use};
 use edge_runtime::paths::Paths;
 use sampan_sys::random::random;
-
-/// Seconds between attempts: a network that comes up is there within seconds, one that has to be plugged in is not.
-const PAUSES: [u64; 5] = [1, 2, 5, 10, 30];
 
 /// What a device is to become.
 pub(crate) struct Wanted {
@@ -64,7 +60,7 @@ pub(crate) enum BecomeError {
 }
 
 impl BecomeError {
-    /// Seconds until the next attempt, if the bridge has named them.
+    /// Seconds until the next attempt, if the answer of the bridge says when one is of use.
     fn retry_seconds(&self) -> Option<u64> {
         if let Self::Join(error) = self { error.retry_seconds() } else { None }
     }
@@ -135,7 +131,7 @@ fn proxy_of(paths: &Paths, wanted: &Wanted) -> Result<(Proxy, bool), BecomeError
 
 /// Same as [`become_node`], again and again until it has joined or never will. Tells `note` each new reason to wait.
 pub(crate) fn until_joined(paths: &Paths, wanted: &Wanted, mut note: impl FnMut(&str)) -> Result<Joined, BecomeError> {
-    let mut pauses = PAUSES.iter().copied();
+    let mut pauses = Pauses::default();
     let mut last = String::new();
     loop {
         let error = match become_node(paths, wanted) {
@@ -147,14 +143,8 @@ pub(crate) fn until_joined(paths: &Paths, wanted: &Wanted, mut note: impl FnMut(
             note(&text);
             last = text;
         }
-        let own = pauses.next().unwrap_or(PAUSES[PAUSES.len() - 1]);
-        std::thread::sleep(pause(error.retry_seconds().unwrap_or(own), random()));
+        std::thread::sleep(pauses.next(error.retry_seconds(), random()));
     }
-}
-
-/// Between one and one and a half times as long: boards that are switched on together do not ask together.
-fn pause(seconds: u64, random: u32) -> Duration {
-    Duration::from_millis(seconds * 1000 + ((seconds * 500 * u64::from(random)) >> 32))
 }
 
 /// Whether a running daemon does not notice another identity of its node by itself. It looks for one when a bridge refuses its
@@ -195,13 +185,6 @@ mod tests {
         let waiting = JoinError::Waiting { node: "n".into(), request: "r".into(), seconds: 30 };
         let waiting = BecomeError::Join(waiting);
         assert!(!waiting.is_final() && waiting.retry_seconds() == Some(30));
-    }
-
-    #[test]
-    fn boards_ask_apart() {
-        assert_eq!(pause(30, 0), Duration::from_secs(30));
-        let longest = pause(3600, u32::MAX);
-        assert!(longest < Duration::from_secs(5400) && longest > Duration::from_secs(5399), "{longest:?}");
     }
 
     #[test]

@@ -10,6 +10,8 @@ use serde::Serialize;
 pub(crate) const OUTPUT: Flag =
     Flag::value("output", "FORM", "json, yaml, wide or name (default is a table)").short('o');
 pub(crate) const JSON: Flag = Flag::switch("json", "same as -o json");
+/// Values of [`OUTPUT`].
+pub(crate) const FORMS: [&str; 4] = ["json", "yaml", "wide", "name"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -115,6 +117,13 @@ mod tests {
         assert!(
             matches!(form(&["-o", "xml"]), Err(CliError::Usage(why)) if why.contains("-o xml") && why.contains("yaml"))
         );
+    }
+
+    #[test]
+    fn every_form_of_the_list_is_accepted() {
+        for name in FORMS {
+            assert_ne!(form(&["-o", name]).unwrap(), Form::Table, "{name}");
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@ mod tests {
             (&["config", "check", file, "--config", file], "config"),
             (&["config", "check", "--config", file, "-o", "yaml"], "output"),
             (&["devices", "mappers", "-n", "a"], "namespace"),
+            (&["logs", "web", "--all-containers", "-f"], "follow"),
+            (&["logs", "web", "--all-containers", "-c", "app"], "container"),
             (&["devices", "-n", "a"], "namespace"),
             (&["doctor", "--bundle", "f", "--all"], "all"),
             (&["join", "token", "--no-start", "--wait", "5m"], "wait"),

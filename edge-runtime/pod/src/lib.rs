@@ -9,6 +9,7 @@ pub mod admission;
 pub mod affinity;
 pub mod backoff;
 pub mod clock;
+pub mod cpus;
 pub mod dns;
 pub mod env;
 pub mod ephemeral;

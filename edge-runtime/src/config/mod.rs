@@ -46,6 +46,7 @@ use self::devices::{DeviceClass, Handler};
 use self::error::Wrong;
 use crate::image::registry_config::RegistryConfig;
 use crate::net::proxy::Proxy;
+use crate::pod::cpus::CpuSet;
 use crate::sys::cgroup::Driver;
 
 /// Inputs beside the file.
@@ -67,6 +68,8 @@ pub struct Config {
     pub max_pods: u32,
     /// Kept back from allocatable for the runtime and the system.
     pub reserved: Reserved,
+    /// CPUs that no container has for itself; none: the lowest.
+    pub reserved_cpus: Option<CpuSet>,
     pub network: NetworkConfig,
     /// Parent of all pods' cgroups, below the root of each hierarchy.
     pub cgroup_parent: String,
@@ -116,12 +119,14 @@ impl Config {
         let pull = file.pull.check()?;
         let mut images = file.images.check()?;
         images.pinned.extend(pull.images.iter().cloned());
+        let (reserved, reserved_cpus) = file.reserved.checked(file.resources.cpu_manager)?;
         Ok(Self {
             node_name: node::name(overrides.node_name.or(file.node_name).or(overrides.joined))?,
             labels: file.labels,
             taints: node::check_taints(file.taints)?,
             max_pods: node::max_pods(file.max_pods)?,
-            reserved: file.reserved,
+            reserved,
+            reserved_cpus,
             network: NetworkConfig::from_file(file.network, root)?,
             cgroup_parent: node::cgroup_parent(file.cgroup_parent, file.cgroup_driver, root)?,
             cgroup_driver: file.cgroup_driver,

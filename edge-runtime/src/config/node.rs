@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Wrong, wrong};
 use super::number::Number;
+use super::resources::CpuManager;
+use crate::pod::cpus::CpuSet;
 use crate::pod::dns;
 use crate::pod::id::sha256_hex;
 use crate::sys::cgroup::{Driver, check_slice_parent};
@@ -18,6 +20,33 @@ pub struct Reserved {
     pub cpu_millis: Number<u64, 0>,
     pub memory_bytes: Number<u64, 0>,
     pub storage_bytes: Number<u64, 0>,
+    /// CPUs that no container has for itself. A list as typed: a single number is one of YAML, too.
+    pub cpus: Option<serde_json::Value>,
+}
+
+impl Reserved {
+    /// Reads `cpus`, and reserves that many CPUs at least: otherwise the scheduler would count on them for exclusive use
+    /// (K8s cmd/kubelet/app/server.go, `ReservedSystemCPUs`).
+    pub(super) fn checked(mut self, cpu_manager: CpuManager) -> Result<(Self, Option<CpuSet>), Wrong> {
+        let typed = self.cpus.as_ref().map(|typed| typed.as_str().map_or_else(|| typed.to_string(), str::to_owned));
+        let cpus = match typed {
+            None => None,
+            Some(typed) => match CpuSet::parse(&typed).filter(|cpus| !cpus.is_empty()) {
+                None => {
+                    return Err(wrong("reserved.cpus", format!("'{typed}' is not a list of CPUs, such as 0 or 0-1,4")));
+                }
+                listed => listed,
+            },
+        };
+        let whole = cpus.map_or(0, |cpus| u64::try_from(cpus.len()).unwrap_or(0) * 1000);
+        self.cpu_millis = whole.max(*self.cpu_millis).into();
+        if cpu_manager == CpuManager::Static && *self.cpu_millis == 0 {
+            // K8s pkg/kubelet/cm/cpumanager/cpu_manager.go, `NewManager`.
+            let why = "static needs CPUs for the system: set reserved.cpus, for example to 0, or reserved.cpu-millis";
+            return Err(wrong("resources.cpu-manager", why));
+        }
+        Ok((self, cpus))
+    }
 }
 
 /// Distinguishes nodes that share a host: nothing for `/`, otherwise 8 hex digits of the root's path.

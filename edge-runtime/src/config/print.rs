@@ -102,6 +102,8 @@ mod tests {
             "pull: {window: '02:00-05:00', images: [a, b], auth-file: /x}\nshutdown: {pods: fail}\nresources: {swap: limited}\n",
             "device-twin: {mqtt: {broker: 'tcp://127.0.0.1:1883', username: a}, report: {per-second: 3}}\n",
             "metrics: {listen: '[::1]:10255'}\n",
+            "resources: {cpu-manager: static}\nreserved: {cpus: 0-1}\n",
+            "reserved: {cpus: 0, cpu-millis: 100}\n",
             "proxy: {url: 'http://proxy.lan:3128/', user-file: /x, except: [.lan, 10.0.0.0/8], for: [pull]}\n",
             "cgroup-driver: systemd\ncgroup-parent: /a.slice\nsecurity: {pod-pids-limit: 9, seccomp-default: true}\n",
         ] {
@@ -134,7 +136,7 @@ mod tests {
         let (yaml, ..) = printed("");
         let unset: Vec<&str> =
             yaml.lines().filter_map(|line| line.trim().strip_prefix("# ")?.strip_suffix(": not set")).collect();
-        let keys = "listen pod-pids-limit device-twin bytes-per-second window auth-file url user-file";
+        let keys = "cpus listen pod-pids-limit device-twin bytes-per-second window auth-file url user-file";
         assert_eq!(unset.join(" "), keys);
     }
 }

@@ -1,4 +1,4 @@
-//! The `resources` section: swap, and what happens where memory cannot be limited.
+//! The `resources` section: swap, what happens where memory cannot be limited, and exclusive CPUs.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,9 +25,20 @@ pub enum Unlimited {
     Refuse,
 }
 
+/// CPUs that containers have for themselves (the kubelet's `cpuManagerPolicy`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuManager {
+    #[default]
+    None,
+    /// Containers of Guaranteed pods that request whole CPUs.
+    Static,
+}
+
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ResourcesConfig {
     pub swap: Swap,
     pub without_memory_controller: Unlimited,
+    pub cpu_manager: CpuManager,
 }

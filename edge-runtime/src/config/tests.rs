@@ -47,6 +47,15 @@ fn wrong_values_name_their_key() {
         ("devices: {a.b/c: [/etc/passwd]}", "devices.a.b/c"),
         ("runtimes: {Crun: {command: crun}}", "runtimes.Crun"),
         ("resources: {swap: some}", "swap"),
+        (
+            "resources: {cpu-manager: static}",
+            "resources.cpu-manager: static needs CPUs for the system: set reserved.cpus",
+        ),
+        ("resources: {cpu-manager: dynamic}", "expected `none` or `static`"),
+        ("reserved: {cpus: 1-}", "reserved.cpus: '1-' is not a list of CPUs"),
+        ("reserved: {cpus: [0, 1]}", "reserved.cpus: '[0,1]' is not a list of CPUs"),
+        ("reserved: {cpus: ''}", "reserved.cpus"),
+        ("reserved: {cpus: 5000}", "reserved.cpus"),
         ("security: {pod-pids-limit: 0}", "security.pod-pids-limit"),
         ("eviction: {hard: {memory.free: 5%}}", "eviction.hard.memory.free"),
         ("eviction: {hard: {memory.available: lots}}", "eviction.hard.memory.available"),
@@ -68,8 +77,25 @@ fn wrong_values_name_their_key() {
 }
 
 #[test]
+fn reserved_cpus_are_not_allocatable() {
+    for (text, cpus, milli) in [
+        ("", None, 4000),
+        ("reserved: {cpus: 0}", Some("0"), 3000),
+        ("reserved: {cpus: '0'}", Some("0"), 3000),
+        ("reserved: {cpus: 0-1}", Some("0-1"), 2000),
+        ("reserved: {cpus: '0,2-3', cpu-millis: 500}", Some("0,2-3"), 1000),
+        ("reserved: {cpus: 3, cpu-millis: 1500}", Some("3"), 2500),
+        ("reserved: {cpu-millis: 500}\nresources: {cpu-manager: static}", None, 3500),
+    ] {
+        let config = load(text).expect(text);
+        let (told, left) = (config.reserved_cpus.map(|cpus| cpus.to_string()), config.allocatable_cpu_milli(4));
+        assert_eq!((told.as_deref(), left), (cpus, milli), "{text}");
+    }
+}
+
+#[test]
 fn a_key_without_a_value_is_not_set() {
-    let text = "max-pods:\nlogs:\n  max-files:\n  max-bytes: 8192\nreserved: {cpu-millis: }\nregistry:\n- host: a\n  ca:\n\
+    let text = "max-pods:\nlogs:\n  max-files:\n  max-bytes: 8192\nreserved: {cpu-millis: , cpus: }\nregistry:\n- host: a\n  ca:\n\
                 runtime:\n  command:\n  parallel:\n  request-timeout-seconds:\nnetwork: {cni: {bin-dirs: , conf-dir: }}\n\
                 images: {gc-high-percent: , gc-min-age-seconds: }\nshutdown: {grace-seconds: }\n\
                 eviction: {pressure-transition-seconds: }\ndevices: {a.b/c: {paths: [/dev/x], share: , access: }}\n\

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use crate::config::Config;
+use crate::config::resources::CpuManager;
 use crate::paths::Paths;
 use crate::sys::cgroup::Cgroups;
 use crate::sys::trash::Trash;
@@ -26,6 +27,11 @@ impl Base {
     pub(super) fn new(paths: &Paths, config: Rc<Config>, cgroups: Cgroups) -> Rc<Self> {
         let (trash, volumes_trash) = (Trash::new(paths.trash()), Trash::new(paths.volumes_trash()));
         Rc::new(Self { paths: paths.clone(), config, cgroups, trash, volumes_trash })
+    }
+
+    /// Whether containers can have CPUs for themselves here.
+    pub(super) fn has_exclusive_cpus(&self) -> bool {
+        self.config.resources.cpu_manager == CpuManager::Static && self.cgroups.has_cpuset()
     }
 
     /// Whether memory limits can be enforced here.

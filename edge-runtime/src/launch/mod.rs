@@ -3,6 +3,7 @@
 pub mod base;
 pub mod cgroups;
 pub mod container;
+pub mod cpus;
 pub mod devices;
 pub mod error;
 pub mod look;

@@ -1,12 +1,14 @@
 //! Detects the host's features at the start, and creates what all pods share: bridge and parent cgroups.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::{NodeRuntimeHandler, Pod};
 
 use super::base::Base;
 use super::container::Containers;
+use super::cpus::{self, Cpus};
 use super::error::OpenError;
 use super::runtimes::{Runtimes, Said};
 use super::sandbox::Sandboxes;
@@ -93,7 +95,11 @@ impl Launch {
         let (apparmor, warning) = apparmor::detect();
         warnings.extend(warning);
         let facts = (Rc::clone(&host), oci_facts, apparmor, runtime.recursive_read_only);
-        let containers = Containers::new(Rc::clone(&base), Rc::clone(&runtimes), facts);
+        let mut containers = Containers::new(Rc::clone(&base), Rc::clone(&runtimes), facts);
+        match Cpus::open(&base, Path::new(cpus::SYS)) {
+            Ok(cpus) => containers.cpus = cpus,
+            Err(why) => warnings.push(format!("resources.cpu-manager: static has no effect: {why}")),
+        }
         Ok((Self { base, host, runtimes, sandboxes, containers, handlers, runtime, outdated }, warnings))
     }
 
@@ -133,7 +139,11 @@ impl Launch {
     /// Something of the pod is still in use.
     pub fn teardown(&mut self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
         self.containers.free_devices(uid);
-        self.sandboxes.teardown(pod, uid, for_good)
+        self.sandboxes.teardown(pod, uid, for_good)?;
+        if for_good {
+            self.containers.cpus.free(uid);
+        }
+        Ok(())
     }
 }
 

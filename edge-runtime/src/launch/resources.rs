@@ -22,6 +22,9 @@ const MIN_QUOTA_US: i64 = 1000;
 const MIN_SHARES: i64 = 2;
 const MAX_SHARES: i64 = 262_144;
 
+/// No limit on the processor.
+pub const NO_QUOTA: i64 = -1;
+
 /// `oom_score_adj` of what must die last, and first.
 const GUARANTEED_OOM: i64 = -997;
 /// OOM score of the process that holds a pod's shared pid namespace, that of containerd's pause process.

@@ -7,6 +7,8 @@
 //! A claim token is for many boards. The bridge names each by its hardware, and a board may have to wait for an approval: it
 //! sends the same request again until it is answered.
 
+mod pauses;
+
 use super::address::BridgeAddress;
 use super::csr::{self, Signed};
 use super::dial::{self, DialError};
@@ -27,8 +29,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use pauses::Pauses;
+
 /// Timeout for the bridge's answer: it asks the API server first.
 const ANSWER: Duration = Duration::from_secs(30);
+/// Status of a refusal because too many devices ask at once, and seconds until the next attempt: the bridge counts by the
+/// minute, and each attempt costs it a handshake.
+const BUSY: (u16, u64) = (429, 30);
 /// Longest wait that a bridge may ask of a board, in seconds.
 const LONGEST_WAIT: u64 = 3600;
 
@@ -101,9 +108,13 @@ impl JoinError {
         matches!(self, Self::Token | Self::Refused { status: 401 | 403, by_bridge: true, .. })
     }
 
-    /// Seconds until the next attempt, if the bridge has named them.
+    /// Seconds until the next attempt, if the answer of the bridge says when one is of use.
     pub fn retry_seconds(&self) -> Option<u64> {
-        if let Self::Waiting { seconds, .. } = self { Some(*seconds) } else { None }
+        match self {
+            Self::Waiting { seconds, .. } => Some(*seconds),
+            Self::Refused { status, by_bridge: true, .. } if *status == BUSY.0 => Some(BUSY.1),
+            _ => None,
+        }
     }
 }
 
@@ -206,7 +217,7 @@ async fn exchange(
         Who::Node(node) => ("/v1/join", Some(node), None),
         Who::Board(hardware) => ("/v1/enrol", None, Some(hardware)),
     };
-    let Attempt { key, csr, .. } = attempt(paths, token, node)?;
+    let Attempt { key, csr, .. } = attempt(paths, token, who)?;
     // No time was ever stored on a node that joins: the build's time is the floor.
     let tls = Arc::new(pinned_config(token.pin, Time::default())?);
     // Texts: serializing them cannot fail.
@@ -230,7 +241,7 @@ async fn exchange(
                 return Ok(Enrolled { identity, labels: answer.labels });
             }
             // The request waits at all bridges, because they share an API.
-            Err(error) if error.is_final() || error.retry_seconds().is_some() => return Err(error),
+            Err(error) if error.is_final() || matches!(error, JoinError::Waiting { .. }) => return Err(error),
             Err(error) => failure = error,
         }
     }
@@ -240,7 +251,7 @@ async fn exchange(
 /// One try to join, as it is kept until it has succeeded.
 #[derive(Serialize, Deserialize)]
 struct Attempt {
-    /// Digest of token and node name, which is empty with a claim token.
+    /// Digest of the token and the node's name, or the board's serial number.
     of: String,
     /// PKCS#8, DER.
     key: Vec<u8>,
@@ -248,15 +259,23 @@ struct Attempt {
     csr: String,
 }
 
-/// The attempt with this token that is on the disk, or a new one, which is there then.
-fn attempt(paths: &Paths, token: &Token, node: Option<&str>) -> Result<Attempt, JoinError> {
-    let name = node.unwrap_or_default();
+/// The attempt with this token that is on the disk, or a new one, which is there then. A card that was copied from a board
+/// that had asked already makes its own key: its serial number is another.
+fn attempt(paths: &Paths, token: &Token, who: Who<'_>) -> Result<Attempt, JoinError> {
+    let name = match who {
+        Who::Node(node) => node,
+        Who::Board(hardware) => hardware.serial.as_str(),
+    };
     let of = STANDARD.encode(digest(&SHA256, format!("{}\n{name}", token.text).as_bytes()));
     let kept = load_attempt(paths).and_then(|text| from_json::<Attempt>(&text).ok());
     if let Some(kept) = kept.filter(|kept| kept.of == of) {
         return Ok(kept);
     }
-    let Signed { key, request } = node.map_or_else(csr::make_nameless, csr::make)?;
+    let signed = match who {
+        Who::Node(node) => csr::make(node),
+        Who::Board(_) => csr::make_nameless(),
+    };
+    let Signed { key, request } = signed?;
     let attempt = Attempt { of, key, csr: STANDARD.encode(request) };
     // Texts and bytes: serializing them cannot fail.
     save_attempt(paths, &serde_json::to_vec(&attempt).expect("plain data"))?;
@@ -319,7 +338,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temp dir");
         let paths = Paths::new(folder.path());
         let token = |secret: &str| Token::parse(&format!("sampan1.{}.{secret}", "0a".repeat(32))).expect("a token");
-        let csr = |token: &Token, node: &str| attempt(&paths, token, Some(node)).expect("made").csr;
+        let csr = |token: &Token, node: &str| attempt(&paths, token, Who::Node(node)).expect("made").csr;
         let first = csr(&token("a"), "n");
         assert_eq!(csr(&token("a"), "n"), first, "after a power cut, too");
         assert_ne!(csr(&token("a"), "m"), first);
@@ -359,13 +378,32 @@ mod tests {
     }
 
     #[test]
+    fn e5_board_among_too_many_asks_half_a_minute_later() {
+        let token = Token::parse(&format!("sampan2.{}.x", "0a".repeat(32))).expect("a claim token");
+        let refused = |status: u16, body: String| {
+            let response = http::Response { status, body: body.into_bytes() };
+            let error = accept(&"https://b:1".parse().expect("an address"), &token, &response).err().expect("refused");
+            (error.is_final(), error.retry_seconds())
+        };
+        let own = |code: u16| format!("{{\"kind\":\"Status\",\"code\":{code},\"message\":\"later\"}}");
+        assert_eq!(refused(429, own(429)), (false, Some(30)));
+        assert_eq!(refused(503, own(503)), (false, None));
+        assert_eq!(refused(429, "<html>of a proxy</html>".into()), (false, None));
+    }
+
+    #[test]
     fn board_asks_again_with_the_same_request() {
         let folder = tempfile::tempdir().expect("temp dir");
         let paths = Paths::new(folder.path());
         let token = Token::parse(&format!("sampan2.{}.x", "0a".repeat(32))).expect("a claim token");
-        let csr = || attempt(&paths, &token, None).expect("made").csr;
-        let first = csr();
-        assert_eq!(csr(), first, "after a power cut, too");
+        let csr = |serial: &str, mac: &[&str]| {
+            let mac = mac.iter().map(|mac| (*mac).to_owned()).collect();
+            let hardware = Hardware { serial: serial.to_owned(), mac, ..Hardware::default() };
+            attempt(&paths, &token, Who::Board(&hardware)).expect("made").csr
+        };
+        let first = csr("1", &[]);
+        assert_eq!(csr("1", &["02:00:5e:10:00:01"]), first, "after a power cut, too");
+        assert_ne!(csr("2", &[]), first, "the card of another board");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::pod::admission::{self, Allocatable};
 use crate::pod::extended_resources;
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::refusal::{Admission as Verdict, Refusal};
-use crate::pod::{affinity, ports};
+use crate::pod::{affinity, cpus, ports};
 
 /// What the answer depends on.
 pub(super) struct Admission<'a> {
@@ -27,7 +27,8 @@ impl Admission<'_> {
         if let Some(refusal) = self.refusal(pod) {
             return Verdict::Refused(refusal);
         }
-        verdict(self.no_place(pod, |_| true), || self.no_place(pod, |entry| entry.record.deletion.is_none()))
+        let stays = |entry: &Entry| entry.record.deletion.is_none() && entry.record.terminal.is_none();
+        verdict(self.no_place(pod, |_| true), || self.no_place(pod, stays))
     }
 
     /// Refuses a pod for its own fields, independent of other pods.
@@ -70,16 +71,25 @@ impl Admission<'_> {
             .or_else(|| affinity::admit(pod, &self.cx.config.node_name, self.labels_for(pod, is_static).as_ref()))
             .or_else(|| ports::admit(pod, pods()))
             .or_else(|| extended_resources::admit(pod, pods(), || self.launch.containers.device_capacity()))
+            .or_else(|| {
+                let keeps = |holder: &str| self.cx.pods.get(holder).is_some_and(&counts);
+                self.launch.containers.cpus.refusal(pod, keeps)
+            })
     }
 
     /// The words of the kubelet (K8s pkg/kubelet/allocation, `handlePodResourcesResize`): `Infeasible`, or what the
     /// pod would be refused for today.
     pub(super) fn no_room(&self, pod: &Pod) -> Option<Refusal> {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        if let Some(entry) = self.cx.pods.get(uid).filter(|_| self.launch.containers.cpus.is_on())
+            && let Some(never) = cpus::resize_refusal(pod, &entry.record)
+        {
+            return Some(never);
+        }
         let has = self.allocatable();
         if let Some(never) = admission::admit(pod, std::iter::empty::<&Pod>(), has) {
             return Some(Refusal { reason: "Infeasible".to_owned(), message: never.message });
         }
-        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let others = self.cx.pods.iter().filter(|(other, entry)| *other != uid && entry.record.terminal.is_none());
         // The pod is here already: only cpu and memory can be short.
         let has = Allocatable { pods: usize::MAX, ..has };

@@ -182,6 +182,7 @@ impl Node {
     pub(super) fn forget(&mut self, uid: &str) {
         let Some(entry) = self.cx.pods.remove(uid) else { return };
         self.containers.forget(uid);
+        self.launch.containers.cpus.free(uid);
         self.tokens.forget(uid);
         self.resync.forget(uid);
         // Exits that no turn of the pod has handled are dropped now.

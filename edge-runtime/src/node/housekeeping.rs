@@ -36,6 +36,7 @@ impl Node {
         self.follow_neighbours()?;
         self.look_at_rules()?;
         self.services.keep_routes(&self.launch);
+        self.look_at_cpus()?;
         self.resync.tell_due(&mut self.cx.pods, now);
         self.backup.copy_store(&self.cx, now);
         self.host_watch.watch_descriptors(&mut self.cx)?;

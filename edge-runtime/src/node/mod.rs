@@ -23,6 +23,7 @@
 //! | `monitor_events` | events from the monitor |
 //! | `containers` | owners of container ids, and requests to the monitor |
 //! | `context` | shared by all parts: store, pods, clock, tasks |
+//! | `cpus` | CPUs that containers have for themselves |
 //! | `images` | the local images |
 //! | `probes`, `hooks` | probes and lifecycle hooks of running containers |
 //! | `recovery` | containers that run on although the store may not know them |
@@ -52,6 +53,7 @@ mod backup;
 mod bench;
 mod containers;
 mod context;
+mod cpus;
 mod crash_loop;
 mod device_messages;
 mod devices;

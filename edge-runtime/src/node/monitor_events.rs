@@ -49,6 +49,7 @@ impl Node {
             return;
         };
         let started_at = self.timestamp(started_at);
+        self.launch.containers.cpus.started();
         self.cx.tell(&uid, PodEvent::Started { container, id: id.to_owned(), pid, started_at });
     }
 

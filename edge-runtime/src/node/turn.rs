@@ -69,6 +69,7 @@ impl Node {
         for _ in 0..MAX_ROUNDS {
             let now = self.cx.clock.now();
             let Some(steps) = self.decide_and_commit(uid, &now)? else { return Ok(()) };
+            self.follow_cpus();
             let answers = self.execute(uid, steps, &now)?;
             if answers.is_empty() {
                 self.probes.sync(&self.cx, uid);
@@ -88,7 +89,7 @@ impl Node {
 
     fn decide_and_commit(&mut self, uid: &str, now: &Now) -> Result<Option<VecDeque<Step>>, StoreError> {
         let Some(entry) = self.cx.pods.get(uid) else { return Ok(None) };
-        let pod = entry.pod.clone();
+        let (pod, was_admitted) = (entry.pod.clone(), entry.record.admitted);
         let admission = Admission {
             cx: &self.cx,
             launch: &self.launch,
@@ -104,6 +105,9 @@ impl Node {
         let plan = reconcile::reconcile(&pod, entry.record.clone(), &world, now);
         let (record, status) = status::publish(&pod, plan.record, &self.cx.host, now);
         let status = serde_json::to_value(&status).unwrap_or(Value::Null);
+        if !was_admitted && super::cpus::wants(&record) {
+            self.launch.containers.cpus.take(&pod);
+        }
 
         let reports = self.reports(uid, &record, status, &plan.steps, now);
         let Some(entry) = self.cx.pods.get(uid) else { return Ok(None) };

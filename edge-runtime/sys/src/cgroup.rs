@@ -5,6 +5,7 @@
 //! containers. Values are computed by callers; knows only uid and class of a pod.
 
 mod burstable;
+mod cpuset;
 mod files;
 mod hierarchy;
 mod names;

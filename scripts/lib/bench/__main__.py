@@ -6,6 +6,7 @@ import bare
 import cold
 import devices
 import dns
+import enrol_alone
 import growth
 import idle
 import interrupts
@@ -33,7 +34,7 @@ EVERY_ROUND = {"start", "cold"}
 ONCE = {"memory": memory, "idle": idle}
 # Our build once.
 ALONE = {"probes": probes, "streams": streams, "services": services, "dns": dns, "devices": devices}
-BESIDE_A_BRIDGE = {"site": site_alone, "page": page_alone, "serve": serve_alone, "slow-link": slow_link}
+BESIDE_A_BRIDGE = {"site": site_alone, "page": page_alone, "serve": serve_alone, "enrol": enrol_alone, "slow-link": slow_link}
 KNOWN = [*IN_ROUNDS, *ONCE, *ALONE, *BESIDE_A_BRIDGE, "bare", "sizes"]
 BUILDS = {"ours": BIN} | ({"against": AGAINST} if AGAINST else {})
 

@@ -21,6 +21,7 @@ GROUPS = {
     "site": "Site without a cluster",
     "page": "Web page in a browser",
     "serve": "Bridge beside a cluster",
+    "enrol": "Enrolment of boards",
     "slow-link": "Slow link",
     "sizes": "Sizes",
 }

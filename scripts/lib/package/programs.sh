@@ -51,8 +51,8 @@ shared_documents() {
             continue
         fi
         emulated "$arch" "$program" man | put_gz "$tree/man/man8/$name.8.gz"
-        for verb in serve standalone nodes doctor kubeconfig page backup restore token token-create token-list token-delete \
-            authority authority-rotate authority-status authority-finish; do
+        for verb in serve standalone nodes doctor kubeconfig page backup restore token token-create token-claim token-list \
+            token-delete authority authority-rotate authority-status authority-finish; do
             # shellcheck disable=SC2086
             emulated "$arch" "$program" man ${verb//-/ } | put_gz "$tree/man/man8/$name-$verb.8.gz"
         done

@@ -1,14 +1,17 @@
-//! The kubelet API of a node at its bridge: which client may use which address, by certificate and by bearer token.
+//! The kubelet API of a node at its bridge: which client may use which address, by certificate and by bearer token; and at
+//! another bridge.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use sampan_tests::faults::{FaultProxy, Faults};
 use sampan_tests::manifest::{pod, shell};
+use sampan_tests::ports::free_address;
 use sampan_tests::{Cluster, EdgeNode, Kubectl, can_run, until};
 use serde_json::{Value, json};
 
-use crate::{bridge, kubeconfig, replica_with};
+use crate::{bridge, kubeconfig, replica_of, replica_with, seen};
 
 /// A field of the kubeconfig, decoded into a file.
 fn decoded(kubectl: &Kubectl, folder: &Path, field: &str) -> PathBuf {
@@ -43,6 +46,36 @@ fn ask(url: &str, more: &[&str]) -> (String, String) {
     (code.to_owned(), body.to_owned())
 }
 
+/// Arguments of curl for a client that may use the nodes: on the embedded API its administrator, whose certificate the bridge
+/// checks, else a service account. `binding` is created for that one.
+fn trusted(cluster: &Cluster, binding: &str) -> Vec<String> {
+    let kubectl = &cluster.kubectl;
+    if cluster.api_address().is_some() {
+        let certificate = decoded(kubectl, cluster.folder(), ".users[0].user.client-certificate-data");
+        let key = decoded(kubectl, cluster.folder(), ".users[0].user.client-key-data");
+        return ["--cert".into(), certificate.display().to_string(), "--key".into(), key.display().to_string()].into();
+    }
+    let account = format!("--serviceaccount={}:reader", kubectl.namespace);
+    let role = "--clusterrole=system:kubelet-api-admin";
+    let _ = kubectl.ok(&["create", "clusterrolebinding", binding, role, &account]);
+    ["-H".into(), format!("Authorization: Bearer {}", token(cluster, "reader"))].into()
+}
+
+/// Deletes what [`trusted`] has created.
+fn trust_no_more(cluster: &Cluster, binding: &str) {
+    if cluster.api_address().is_none() {
+        let _ = cluster.kubectl.ok(&["delete", "clusterrolebinding", binding]);
+    }
+}
+
+/// URL of a node's kubelet API, by its Node object.
+fn kubelet_url(kubectl: &Kubectl, node: &str) -> String {
+    let status = kubectl.get("node", node).expect("the node")["status"].clone();
+    let address = status["addresses"].as_array().into_iter().flatten().find(|one| one["type"] == "InternalIP");
+    let address = address.and_then(|one| one["address"].as_str()).expect("an address").to_owned();
+    format!("https://{address}:{}", status["daemonEndpoints"]["kubeletEndpoint"]["Port"])
+}
+
 #[test]
 fn who_may_use_the_kubelet_api_of_a_node() {
     if !can_run() || Command::new("curl").arg("--version").output().is_err() {
@@ -62,10 +95,7 @@ fn who_may_use_the_kubelet_api_of_a_node() {
     node.wait_ready();
     kubectl.apply_all(&[pod("speaks", &name, json!([shell("c", "echo here; exec sleep 1000")]))]);
     kubectl.wait_ready("speaks");
-    let status = kubectl.get("node", &name).expect("the node")["status"].clone();
-    let address = status["addresses"].as_array().into_iter().flatten().find(|one| one["type"] == "InternalIP");
-    let address = address.and_then(|one| one["address"].as_str()).expect("an address").to_owned();
-    let url = format!("https://{address}:{}", status["daemonEndpoints"]["kubeletEndpoint"]["Port"]);
+    let url = kubelet_url(kubectl, &name);
     let of_pod = format!("{}/speaks/c", kubectl.namespace);
     // Answers of each address to an authorized client (K8s pkg/kubelet/server/server.go); an exec needs an upgrade.
     let doors = [
@@ -81,20 +111,7 @@ fn who_may_use_the_kubelet_api_of_a_node() {
     let bearer = |token: &str| format!("Authorization: Bearer {token}");
     let stranger = bearer(&token(&cluster, "stranger"));
     let binding = format!("reader-{}", kubectl.namespace);
-    let trusted: Vec<String> = match cluster.api_address() {
-        // On the embedded API: its administrator, whose certificate the bridge checks.
-        Some(_) => {
-            let certificate = decoded(kubectl, cluster.folder(), ".users[0].user.client-certificate-data");
-            let key = decoded(kubectl, cluster.folder(), ".users[0].user.client-key-data");
-            ["--cert".into(), certificate.display().to_string(), "--key".into(), key.display().to_string()].into()
-        }
-        None => {
-            let account = format!("--serviceaccount={}:reader", kubectl.namespace);
-            let role = "--clusterrole=system:kubelet-api-admin";
-            let _ = kubectl.ok(&["create", "clusterrolebinding", &binding, role, &account]);
-            ["-H".into(), bearer(&token(&cluster, "reader"))].into()
-        }
-    };
+    let trusted = trusted(&cluster, &binding);
     let trusted: Vec<&str> = trusted.iter().map(String::as_str).collect();
     for (method, path, code, text) in &doors {
         let at = |more: &[&str]| ask(&format!("{url}{path}"), &[&["-X", *method], more].concat());
@@ -109,7 +126,67 @@ fn who_may_use_the_kubelet_api_of_a_node() {
             if answered == *code && body.contains(text) { Ok(()) } else { Err(format!("{answered} {body}")) }
         });
     }
-    if cluster.api_address().is_none() {
-        let _ = kubectl.ok(&["delete", "clusterrolebinding", &binding]);
+    trust_no_more(&cluster, &binding);
+}
+
+/// A node moves from one bridge to another, and a client still asks the first one.
+#[test]
+fn bridge_without_the_node_forwards_kubelet_requests() {
+    if !can_run() || Command::new("curl").arg("--version").output().is_err() {
+        return;
     }
+    let cluster = Cluster::start("forward");
+    let kubectl = &cluster.kubectl;
+    let ca = decoded(kubectl, cluster.folder(), ".clusters[0].cluster.certificate-authority-data");
+    let [one, mut two] = [8, 9].map(|number| {
+        let place = free_address();
+        let of_replicas = ["--replica-listen", &place.to_string(), "--replica-address", &place.ip().to_string()];
+        replica_of(&cluster, number, Some(&ca), &of_replicas)
+    });
+    let way = FaultProxy::start(one.listen.ip(), one.listen);
+    let name = format!("moved-{}", kubectl.namespace);
+    let join = bridge(&["token", "create", &name], &kubeconfig(&cluster));
+    let join = join.split_whitespace().find(|word| word.starts_with("sampan1.")).expect("a token").to_owned();
+    let mut node = EdgeNode::bare(&cluster, &name);
+    let second = format!("https://{}", two.listen);
+    node.edge_ok(&["join", "--bridge", &way.url(), "--bridge", &second, "--token", &join, "--node", &name]);
+    node.import_busybox(&cluster);
+    node.start();
+    node.wait_ready();
+    kubectl.apply_all(&[pod("speaks", &name, json!([shell("c", "echo here; exec sleep 1000")]))]);
+    kubectl.wait_ready("speaks");
+    let url = kubelet_url(kubectl, &name);
+    assert!(url.contains(":248"), "it is at the first bridge: {url}");
+
+    way.set(Faults { refuse: true, ..Faults::default() });
+    way.cut();
+    until(Duration::from_secs(60), "the node is at the second bridge", || {
+        let view = seen(&cluster, &two, &name).ok_or("not there yet")?;
+        if view["connected"] == true { Ok(()) } else { Err(view.to_string()) }
+    });
+    let _ = kubectl.ok(&["create", "serviceaccount", "reader"]);
+    let binding = format!("reader-{}", kubectl.namespace);
+    let trusted = trusted(&cluster, &binding);
+    let trusted: Vec<&str> = trusted.iter().map(String::as_str).collect();
+    for (path, text) in [
+        (format!("/containerLogs/{}/speaks/c", kubectl.namespace), "here"),
+        ("/stats/summary".to_owned(), "\"nodeName\""),
+        ("/metrics/resource".to_owned(), "node_cpu_usage_seconds_total"),
+        ("/healthz".to_owned(), "ok"),
+    ] {
+        until(Duration::from_secs(30), &path, || match ask(&format!("{url}{path}"), &trusted) {
+            (code, body) if code == "200" && body.contains(text) => Ok(()),
+            (code, body) => Err(format!("{code} {body}")),
+        });
+        assert_eq!(ask(&format!("{url}{path}"), &[]).0, "401", "{path} to nobody");
+    }
+    let moved = kubelet_url(kubectl, &name);
+    assert!(moved.contains(":249"), "its Node names the second bridge: {moved}");
+
+    two.process.kill();
+    until(Duration::from_secs(30), "the first bridge says that the second is gone", || {
+        let (code, body) = ask(&format!("{url}/healthz"), &trusted);
+        if code == "503" && body.contains("cannot be reached") { Ok(()) } else { Err(format!("{code} {body}")) }
+    });
+    trust_no_more(&cluster, &binding);
 }

@@ -66,8 +66,9 @@ fn authority_is_replaced_without_losing_a_connected_node() {
     assert!(refused.contains(&away.name) && refused.contains("--force"), "{refused}");
 
     // The old authority is gone: the nodes stay, and soon trust the new one alone.
+    let _ = cluster.bridge_verb(&["token", "claim"]).expect("a claim token");
     let told = authority(&cluster, &["finish", "--force", "--delay", "1s"]).expect("finished");
-    assert!(told.contains("Kubeconfigs"), "{told}");
+    assert!(told.contains("Kubeconfigs") && told.contains("Tokens that name the old authority"), "{told}");
     cluster.kill_bridge();
     cluster.start_bridge();
     node.wait_connected(&cluster);

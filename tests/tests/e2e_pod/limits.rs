@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::status;
 
 /// A control file of the container's own cgroup, named for cgroup v1 and v2.
-fn cgroup_file(node: &EdgeNode, id: &str, v1: (&str, &str), v2: &str) -> String {
+pub(crate) fn cgroup_file(node: &EdgeNode, id: &str, v1: (&str, &str), v2: &str) -> String {
     let pid = node.container_pids()[id];
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("the process is there");
     let of = |controller: &str| {

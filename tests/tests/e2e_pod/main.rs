@@ -2,6 +2,7 @@
 
 mod configured;
 mod containers;
+mod cpus;
 mod end;
 mod env;
 mod holds;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
 mod header;
 
@@ -75,11 +75,12 @@ pub fn lock(state_file: &Path) -> Result<File, BackupError> {
 }
 
 /// Writes a backup of a state file, which a bridge may be using: its writers do not wait. The backup gets its name when
-/// it is complete and on the disk, and is readable for its owner only. It replaces an earlier backup of that name.
+/// it is complete, on the disk and can be read as a backup, and is readable for its owner only. Then it replaces an earlier
+/// backup of that name.
 ///
 /// # Errors
 /// The state file cannot be read, the backup cannot be written, or another kind of file has its name.
-pub fn write(state_file: &Path, files: &[SmallFile], made: &str, to: &Path) -> Result<(), BackupError> {
+pub fn write(state_file: &Path, files: &[SmallFile], made: &str, to: &Path) -> Result<Contents, BackupError> {
     let io = |source| BackupError::Io { path: to.to_owned(), source };
     match head(to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -88,12 +89,14 @@ pub fn write(state_file: &Path, files: &[SmallFile], made: &str, to: &Path) -> R
         Ok(_) => return Err(BackupError::unusable(to, "the file exists and is no backup; choose another name")),
     }
     let new = beside(to, "partial");
-    let filled = fill(state_file, files, made, &new)
-        .and_then(|()| fs::rename(&new, to).and_then(|()| sync_folder(to)).map_err(io));
-    if filled.is_err() {
+    let written = fill(state_file, files, made, &new).and_then(|()| inspect(&new)).and_then(|found| {
+        fs::rename(&new, to).and_then(|()| sync_folder(to)).map_err(io)?;
+        Ok(found)
+    });
+    if written.is_err() {
         let _ = remove(&new);
     }
-    filled
+    written
 }
 
 fn fill(state_file: &Path, files: &[SmallFile], made: &str, new: &Path) -> Result<(), BackupError> {
@@ -105,7 +108,7 @@ fn fill(state_file: &Path, files: &[SmallFile], made: &str, new: &Path) -> Resul
     let target = new.to_str().ok_or_else(|| BackupError::unusable(new, "its path is no text"))?;
     existing(state_file)
         .and_then(|source| source.execute("VACUUM INTO ?1", [target]))
-        .map_err(|source| BackupError::Sql { path: state_file.to_owned(), source })?;
+        .map_err(|source| BackupError::Sql { path: place(&source, state_file, new).to_owned(), source })?;
     let mut backup = Connection::open(new).map_err(sql)?;
     let id: i32 = backup.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(sql)?;
     if id != schema::APPLICATION_ID {
@@ -126,6 +129,11 @@ fn fill(state_file: &Path, files: &[SmallFile], made: &str, new: &Path) -> Resul
     add().map_err(sql)?;
     drop(backup);
     file.sync_all().map_err(io)
+}
+
+/// The file of an error while one is copied to the other.
+fn place<'a>(error: &rusqlite::Error, from: &'a Path, to: &'a Path) -> &'a Path {
+    if error.sqlite_error_code() == Some(ErrorCode::DiskFull) { to } else { from }
 }
 
 /// Reads and checks a backup.
@@ -246,6 +254,14 @@ fn remove(new: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn full_disk_is_that_of_the_backup() {
+        let [from, to] = ["/state/api.db", "/mnt/backup"].map(Path::new);
+        let error = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+        assert_eq!(place(&error(rusqlite::ffi::SQLITE_FULL), from, to), to);
+        assert_eq!(place(&error(rusqlite::ffi::SQLITE_CORRUPT), from, to), from);
+    }
 
     #[test]
     fn revisions_continue_above_every_run() {

@@ -28,7 +28,7 @@ use sampan_log::printable::printable;
 use serde_json::Value;
 
 pub(super) use event::refusal_event;
-pub use overrides::{AddressType, KubeletEndpoint, NodeOverrides};
+pub use overrides::{AddressType, EndpointOf, KubeletEndpoint, NodeOverrides};
 
 use super::node::Node;
 use super::pod_ranges::PodRanges;
@@ -59,8 +59,8 @@ pub(super) struct Reports {
     place: Mutex<Option<(String, String)>>,
     /// Whether the API has the fencing number of this connection.
     claimed: AtomicBool,
-    /// Whether the Node has the address at which requests for rules are accepted.
-    rules_said: AtomicBool,
+    /// Whether the Node has the addresses of this bridge for other bridges.
+    places_said: AtomicBool,
     /// Hash of the labels and annotations that this connection wrote last.
     metadata: Mutex<Option<u64>>,
     /// The node's object as last reported, as text: parsed, it takes six times the memory, for every idle node.
@@ -90,7 +90,7 @@ impl Reports {
             lan: OnceLock::new(),
             place: Mutex::default(),
             claimed: AtomicBool::new(false),
-            rules_said: AtomicBool::new(false),
+            places_said: AtomicBool::new(false),
             requests,
             own,
             overrides,

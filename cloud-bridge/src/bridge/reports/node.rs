@@ -15,24 +15,26 @@ use super::node_object::{ROLE_LABEL, Wanted, is_bare};
 use super::{Reports, labels, news};
 use crate::bridge::requests::{Patch, code};
 use crate::bridge::sites::lan_addresses;
-use crate::bridge::well_known::{LAN_ADDRESSES, PEER_ADDRESS, RULES_ANNOTATION, SESSION_ANNOTATION};
+use crate::bridge::well_known::{LAN_ADDRESSES, PEER_ADDRESS, SESSION_ANNOTATION};
 
 impl Reports {
     /// Registers the node, or updates its object, and writes where its neighbours reach it.
     pub(super) async fn write_node(&self, node: &Value) -> Result<(), Failure> {
         self.write_object(node).await?;
         self.write_place(&node["status"]).await?;
-        self.write_rules_place().await
+        self.write_own_places().await
     }
 
-    /// Writes in the bridge's own name: a node must not decide where the tokens of clients are sent.
-    async fn write_rules_place(&self) -> Result<(), Failure> {
-        let Some(place) = self.overrides.rules_place.as_deref().filter(|_| self.replicated) else { return Ok(()) };
-        if !self.rules_said.load(Ordering::Relaxed) {
-            let patch = json!({"metadata": {"annotations": {RULES_ANNOTATION: place}}});
-            self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &patch).await?;
-            self.rules_said.store(true, Ordering::Relaxed);
+    /// Writes where other bridges reach this one, in its own name: a node must not decide where the requests and tokens of
+    /// clients are sent.
+    async fn write_own_places(&self) -> Result<(), Failure> {
+        let places = self.overrides.places();
+        if places.is_empty() || !self.replicated || self.places_said.load(Ordering::Relaxed) {
+            return Ok(());
         }
+        let patch = json!({"metadata": {"annotations": places}});
+        self.own.patch(&format!("/api/v1/nodes/{}", self.node.name), Patch::Merge, &patch).await?;
+        self.places_said.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -62,7 +64,8 @@ impl Reports {
             return Err(Failure::Refused("a node has to say its version (status.nodeInfo.kubeletVersion)".to_owned()));
         }
         let now = Timestamp::now();
-        let mut wanted = Wanted::of(node, self.overrides.kubelet, now)?;
+        let kubelet = self.overrides.kubelet.as_ref().and_then(|endpoint| endpoint(name));
+        let mut wanted = Wanted::of(node, kubelet, now)?;
         // A single bridge needs no fencing number, which saves one write for each node when a fleet reconnects.
         if self.replicated {
             wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
@@ -164,7 +167,8 @@ impl Reports {
     fn saw_place(&self, object: &Value) {
         let said = |name| object["metadata"]["annotations"][name].as_str().map(str::to_owned);
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = said(LAN_ADDRESSES).zip(said(PEER_ADDRESS));
-        self.rules_said.store(said(RULES_ANNOTATION) == self.overrides.rules_place, Ordering::Relaxed);
+        let are_said = self.overrides.places().into_iter().all(|(name, place)| said(name).as_deref() == Some(place));
+        self.places_said.store(are_said, Ordering::Relaxed);
     }
 
     fn metadata(&self) -> std::sync::MutexGuard<'_, Option<u64>> {

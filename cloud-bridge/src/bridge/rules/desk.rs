@@ -45,11 +45,8 @@ impl Desk {
 
     /// Address (`IP:PORT`) at which the node's bridge accepts such requests, if that is another bridge and has one.
     pub fn elsewhere(&self, node: &str) -> Option<String> {
-        if self.shared.nodes.get(node).is_some_and(|node| node.link().is_some()) {
-            return None;
-        }
-        let place = self.shared.node_access.rules_at(node)?;
-        (self.shared.settings.rules_place.as_ref() != Some(&place)).then_some(place)
+        let named = self.shared.node_access.rules_at(node);
+        self.shared.elsewhere(node, named, self.shared.settings.rules_place.as_deref())
     }
 
     /// Executes the request on the node at most once, and counts the result.

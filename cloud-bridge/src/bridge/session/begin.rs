@@ -54,7 +54,7 @@ impl Connection {
         let session = BridgeSession::new(settings, &mut node.state(), Duration::ZERO);
         let requests = shared.clients.requests_as(&node.name);
         let own = Requests::new(shared.clients.own().clone());
-        let overrides = shared.overrides(&node.name);
+        let overrides = shared.overrides();
         let mut reports = Reports::new(Arc::clone(&node), link.session, requests.clone(), own, overrides);
         reports.replicated = shared.settings.replicated;
         reports.mirror_namespaces = Arc::clone(&shared.settings.mirror_namespaces);

@@ -1,5 +1,7 @@
 //! A Node as the watch delivers it: only its existence and its state.
 
+use std::net::IpAddr;
+
 use apimachinery::slim::without_managers;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ObjectMeta;
@@ -30,6 +32,31 @@ struct WatchedSpec {
 struct WatchedStatus {
     #[serde(default)]
     conditions: Vec<WatchedCondition>,
+    #[serde(default)]
+    addresses: Vec<WatchedAddress>,
+    #[serde(default, rename = "daemonEndpoints")]
+    endpoints: WatchedEndpoints,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct WatchedAddress {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    address: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct WatchedEndpoints {
+    #[serde(default, rename = "kubeletEndpoint")]
+    kubelet: WatchedEndpoint,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct WatchedEndpoint {
+    /// As wide as in the API, which accepts numbers that are no ports.
+    #[serde(default, rename = "Port")]
+    port: Option<i32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -60,8 +87,38 @@ impl SlimNode {
         &self.spec.pod_cidrs
     }
 
+    /// Port of its kubelet API, if that is at this address, which has this type.
+    pub fn kubelet_port(&self, kind: &str, address: IpAddr) -> Option<u16> {
+        let is_there = |one: &WatchedAddress| one.kind == kind && one.address.parse() == Ok(address);
+        let port = self.status.endpoints.kubelet.port.filter(|_| self.status.addresses.iter().any(is_there))?;
+        u16::try_from(port).ok().filter(|port| *port != 0)
+    }
+
     /// Status of the Ready condition: `True`, `False`, `Unknown`, or empty.
     pub fn ready(&self) -> &str {
         self.status.conditions.iter().find(|c| c.kind == "Ready").map_or("", |c| &c.status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn kubelet_port_is_that_of_the_address() {
+        let port = |kind: &str, address: &str, port: i64| {
+            let status = json!({"addresses": [{"type": "Hostname", "address": "n"}, {"type": kind, "address": address}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}});
+            let node: SlimNode = serde_json::from_value(json!({"metadata": {"name": "n"}, "status": status})).unwrap();
+            node.kubelet_port("InternalIP", "192.0.2.5".parse().unwrap())
+        };
+        assert_eq!(port("InternalIP", "192.0.2.5", 10_360), Some(10_360));
+        assert_eq!(port("InternalIP", "192.0.2.6", 10_360), None, "of another bridge");
+        assert_eq!(port("ExternalIP", "192.0.2.5", 10_360), None);
+        assert_eq!([0, -1, 70_000].map(|bad| port("InternalIP", "192.0.2.5", bad)), [None; 3]);
+        let bare: SlimNode = serde_json::from_value(json!({"metadata": {}})).unwrap();
+        assert_eq!(bare.kubelet_port("InternalIP", "192.0.2.5".parse().unwrap()), None);
     }
 }

@@ -12,7 +12,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use crate::pki::claim::Hardware;
-use crate::pki::encoding::{hex, to_pem};
+use crate::pki::encoding::to_pem;
 
 /// Signer of these requests.
 pub(super) const SIGNER: &str = "sampan.dev/node";
@@ -20,6 +20,10 @@ pub(super) const SIGNER: &str = "sampan.dev/node";
 const CLAIM: &str = "sampan.dev/claim-token";
 /// Annotation: the name that the board gets.
 const NODE: &str = "sampan.dev/node";
+/// Annotations: what the board reports about its hardware.
+const SERIAL: &str = "sampan.dev/serial";
+const MAC: &str = "sampan.dev/mac";
+const MODEL: &str = "sampan.dev/model";
 /// Annotation: time at which a bridge began to issue the certificate. Others leave the request alone for a while.
 const ISSUING: &str = "sampan.dev/issuing";
 /// That while, in seconds.
@@ -31,6 +35,8 @@ const LIFE_MIN: Duration = Duration::from_secs(600);
 pub(super) struct Board {
     /// Name of its CertificateSigningRequest: the same for the same key.
     pub(super) id: String,
+    /// The number in that name: the beginning of the digest of the key.
+    pub(super) number: u64,
     pub(super) node: String,
     pub(super) hardware: Hardware,
     /// PEM of its PKCS #10 request.
@@ -41,8 +47,9 @@ impl Board {
     /// `csr` is the request as DER, and `key` its public key.
     pub(super) fn new(node: String, hardware: Hardware, csr: &[u8], key: &impl PublicKeyData) -> Self {
         let digest = digest(&SHA256, &key.subject_public_key_info());
-        let id = format!("enrol-{}", &hex(digest.as_ref())[..16]);
-        Self { id, node, hardware, pem: to_pem("CERTIFICATE REQUEST", csr) }
+        let number = digest.as_ref()[..8].iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        let id = format!("enrol-{number:016x}");
+        Self { id, number, node, hardware, pem: to_pem("CERTIFICATE REQUEST", csr) }
     }
 
     /// The object of its request. `life` is that of nodes' certificates.
@@ -56,9 +63,9 @@ impl Board {
                 "labels": {CLAIM: claim},
                 "annotations": {
                     NODE: self.node,
-                    "sampan.dev/serial": hardware.serial.trim(),
-                    "sampan.dev/mac": hardware.mac.join(","),
-                    "sampan.dev/model": hardware.model.trim(),
+                    SERIAL: hardware.serial.trim(),
+                    MAC: hardware.mac.join(","),
+                    MODEL: hardware.model.trim(),
                     "sampan.dev/peer": peer.to_string(),
                 },
             },
@@ -72,11 +79,17 @@ impl Board {
     }
 
     /// Whether this object is the one of this board's request. Another client may have created one of its name, or
-    /// changed its annotations, which a person reads before the approval.
+    /// changed its annotations, which a person reads before the approval. The board may have found more network devices
+    /// since.
     pub(super) fn is_its(&self, object: &CertificateSigningRequest) -> bool {
+        let hardware = &self.hardware;
+        let says = |name: &str| object.annotations().get(name).map_or("", String::as_str);
         object.spec.signer_name == SIGNER
             && object.spec.request.0 == self.pem.as_bytes()
-            && object.annotations().get(NODE) == Some(&self.node)
+            && says(NODE) == self.node
+            && says(SERIAL) == hardware.serial.trim()
+            && says(MODEL) == hardware.model.trim()
+            && says(MAC).split(',').all(|mac| mac.is_empty() || hardware.mac.iter().any(|own| own == mac))
     }
 }
 
@@ -201,9 +214,21 @@ mod tests {
         assert_eq!((made.spec.signer_name.as_str(), made.spec.expiration_seconds), (SIGNER, Some(600)));
         assert!(first.is_its(&made));
         assert!(!again.is_its(&made), "a signature of ECDSA is another each time: the board sends the same bytes");
-        let mut renamed = made.clone();
-        renamed.annotations_mut().insert(NODE.into(), "gw-2".into());
-        assert!(!first.is_its(&renamed));
+    }
+
+    #[test]
+    fn request_with_changed_annotations_is_not_its() {
+        let mut board = board(&key(), "1");
+        let made = object(&board);
+        for (name, text) in
+            [(NODE, "gw-2"), (SERIAL, "2"), (MODEL, "harmless"), (MAC, "02:00:5e:10:00:01,02:00:5e:10:00:02")]
+        {
+            let mut changed = made.clone();
+            changed.annotations_mut().insert(name.into(), text.into());
+            assert!(!board.is_its(&changed), "{name}");
+        }
+        board.hardware.mac.push("02:00:5e:10:00:02".into());
+        assert!(board.is_its(&made), "a network device came up later");
     }
 
     #[test]

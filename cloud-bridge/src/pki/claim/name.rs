@@ -16,7 +16,7 @@ const PATTERN_MAX: usize = 128;
 const TEXT_MAX: usize = 128;
 const MACS_MAX: usize = 32;
 /// Serial numbers that vendors leave in place of one, in lower case.
-const PLACEHOLDERS: [&str; 10] = [
+const PLACEHOLDERS: [&str; 15] = [
     "to be filled by o.e.m.",
     "default string",
     "system serial number",
@@ -26,8 +26,15 @@ const PLACEHOLDERS: [&str; 10] = [
     "none",
     "n/a",
     "unknown",
+    "not available",
+    "invalid",
+    "empty",
     "123456789",
+    "0123456789",
+    "1234567890",
 ];
+/// Machine id of an image before its first boot (systemd, machine-id(5)).
+const NO_MACHINE: &str = "uninitialized";
 
 /// What a board reports about itself. Nothing of it is proven.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -44,14 +51,14 @@ pub struct Hardware {
 }
 
 impl Hardware {
-    /// Checks lengths and characters.
+    /// Checks lengths and characters. A person reads the texts: no other characters may change how a terminal shows them.
     ///
     /// # Errors
     /// Names the wrong field.
     pub fn check(&self) -> Result<(), String> {
         for (field, text) in [("serial", &self.serial), ("model", &self.model), ("machineId", &self.machine_id)] {
-            if text.len() > TEXT_MAX || text.chars().any(char::is_control) {
-                return Err(format!("hardware.{field}: want up to {TEXT_MAX} bytes without control characters"));
+            if text.len() > TEXT_MAX || text.bytes().any(|byte| !matches!(byte, b' '..=b'~')) {
+                return Err(format!("hardware.{field}: want up to {TEXT_MAX} characters of printable ASCII"));
             }
         }
         if self.mac.len() > MACS_MAX {
@@ -73,12 +80,13 @@ impl Hardware {
     pub fn key(&self) -> Option<String> {
         let serial = self.serial.trim();
         let is_placeholder = || PLACEHOLDERS.contains(&serial.to_ascii_lowercase().as_str());
-        let is_zero = serial.chars().all(|c| matches!(c, '0' | '-' | '.' | ' '));
-        if !is_zero && !is_placeholder() {
+        // Nothing else of it is in a name.
+        let is_blank = !serial.chars().any(|c| c.is_ascii_alphanumeric() && c != '0');
+        if !is_blank && !is_placeholder() {
             return Some(serial.to_owned());
         }
         let id = self.machine_id.trim();
-        self.lowest_mac().or_else(|| (!id.is_empty()).then(|| id.to_owned()))
+        self.lowest_mac().or_else(|| (!id.is_empty() && id != NO_MACHINE).then(|| id.to_owned()))
     }
 
     /// SHA-256 of [`key`](Self::key), lower-case hex: what a Node keeps of its hardware.
@@ -199,12 +207,15 @@ mod tests {
 
     #[test]
     fn board_without_a_serial_number_is_known_by_its_address() {
-        for serial in ["", "0000000000000000", "To Be Filled By O.E.M.", "Default string", "00-00"] {
+        for serial in ["", "0000000000000000", "To Be Filled By O.E.M.", "Default string", "00-00", "***", "\u{e9}"] {
             assert_eq!(name("gw-{serial}", &board(serial)).unwrap(), "gw-b827eb000001", "{serial:?}");
         }
         let bare = Hardware { machine_id: "ab12".into(), ..Hardware::default() };
         assert_eq!(name("gw-{serial}", &bare).unwrap(), "gw-ab12");
-        assert!(name("gw-{serial}", &Hardware::default()).unwrap_err().contains("reports no serial"));
+        let image = Hardware { machine_id: "uninitialized".into(), ..Hardware::default() };
+        for none in [Hardware::default(), image] {
+            assert!(name("gw-{serial}", &none).unwrap_err().contains("reports no serial"));
+        }
         assert_ne!(board("1").digest(), board("2").digest());
         assert_eq!(board("0000").digest(), board("").digest());
     }
@@ -236,6 +247,7 @@ mod tests {
         for bad in [
             Hardware { serial: "1".repeat(129), ..Hardware::default() },
             Hardware { model: "a\nb".into(), ..Hardware::default() },
+            Hardware { serial: "1\u{202e}2".into(), ..Hardware::default() },
             Hardware { mac: vec!["02005e100001".into()], ..Hardware::default() },
             Hardware { mac: vec!["02:00:5e:10:00:0g".into()], ..Hardware::default() },
             Hardware { mac: vec!["02:00:5e:10:00:01".into(); 33], ..Hardware::default() },

@@ -37,7 +37,7 @@ fn claim_token_is_another_kind_of_token() {
 fn kept_claim_has_no_secret_and_reads_back() {
     let token = token();
     let mut kept = claim(&token, 3);
-    kept.add("00ff").unwrap();
+    kept.add(0xff).unwrap();
     let stored = secret(&kept, SECRET_TYPE);
     assert_eq!(Claim::of(&stored), Some(kept.clone()));
     let secret_part = token.text().rsplit('.').next().unwrap().to_owned();
@@ -48,13 +48,27 @@ fn kept_claim_has_no_secret_and_reads_back() {
 }
 
 #[test]
+fn use_takes_eight_bytes() {
+    let mut kept = claim(&token(), MAX_USES);
+    for request in (0..u64::MAX).rev().take(MAX_USES) {
+        assert!(kept.add(request).unwrap());
+    }
+    let mut stored = secret(&kept, SECRET_TYPE);
+    assert_eq!(Claim::of(&stored), Some(kept));
+    let used = &mut stored.data.as_mut().unwrap().get_mut("used").unwrap().0;
+    assert_eq!(used.len(), 8 * MAX_USES);
+    used.pop();
+    assert_eq!(Claim::of(&stored), None, "it is damaged");
+}
+
+#[test]
 fn e2_each_request_is_counted_once_until_none_is_left() {
     let mut claim = claim(&token(), 2);
-    assert!(claim.add("a").unwrap());
-    assert!(!claim.add("a").unwrap(), "it asks again");
-    assert!(claim.add("b").unwrap());
-    assert!(matches!(claim.add("c"), Err(ClaimError::UsedUp(2))));
-    assert!(!claim.add("b").unwrap(), "a counted request goes on");
+    assert!(claim.add(1).unwrap());
+    assert!(!claim.add(1).unwrap(), "it asks again");
+    assert!(claim.add(2).unwrap());
+    assert!(matches!(claim.add(3), Err(ClaimError::UsedUp(2))));
+    assert!(!claim.add(2).unwrap(), "a counted request goes on");
 }
 
 #[test]

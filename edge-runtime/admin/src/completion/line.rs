@@ -2,6 +2,8 @@
 
 use edge_runtime::cli::verb::{CONTAINER, Flag, NAMESPACE, Operands, Shown};
 
+use crate::output::{FORMS, OUTPUT};
+
 /// Kind of names that the last word is one of.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wanted<'a> {
@@ -68,7 +70,10 @@ impl<'a> Line<'a> {
             (Some(flag), ..) if flag.long == CONTAINER.long => Wanted::Containers { namespace, pod },
             (Some(flag), ..) if flag.value == NAMESPACE.value => Wanted::Namespaces,
             (Some(flag), ..) if flag.value == Some("IMAGE") => Wanted::Images,
-            (Some(_), ..) => Wanted::Nothing,
+            (Some(flag), ..) => match few_values(flag) {
+                few if few.is_empty() => Wanted::Nothing,
+                few => Wanted::Words(few),
+            },
             (None, "images", ["rm", ..] | ["export"]) => Wanted::Images,
             (None, "config", ["get" | "set"]) => Wanted::Keys,
             (None, "devices", ["get" | "watch" | "set" | "history"]) => Wanted::Devices { namespace },
@@ -84,6 +89,15 @@ impl<'a> Line<'a> {
             Operands::One(synopsis) | Operands::Words(synopsis) => Wanted::Words(words_of(synopsis)),
             _ => Wanted::Nothing,
         }
+    }
+}
+
+/// Values of a flag that has few of them, such as `cpu|memory|name`; none of others.
+pub(super) fn few_values(flag: &Flag) -> Vec<&'static str> {
+    match flag.value {
+        Some(value) if OUTPUT.value == Some(value) => FORMS.to_vec(),
+        Some(value) if value.contains('|') => words_of(value),
+        _ => Vec::new(),
     }
 }
 
@@ -137,6 +151,10 @@ mod tests {
         for line in ["config get", "config set"] {
             check(line, &Wanted::Keys);
         }
+        for line in ["ps -o", "status --output", "events -f -o"] {
+            check(line, &Wanted::Words(vec!["json", "yaml", "wide", "name"]));
+        }
+        check("top --sort", &Wanted::Words(vec!["cpu", "memory", "name"]));
         for line in [
             "logs web",
             "devices mappers",

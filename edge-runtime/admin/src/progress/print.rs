@@ -46,10 +46,22 @@ impl Printer {
     pub(crate) fn show(&mut self, what: &str, seen: &Seen) -> io::Result<()> {
         let at = self.began.elapsed();
         let rate = self.rate.after(at, seen.bytes());
+        self.write(at, || line(what, seen, rate))
+    }
+
+    /// Shows how many of `total` are done: `checked layer 3 of 12`.
+    ///
+    /// # Errors
+    /// Same as [`Printer::show`].
+    pub(crate) fn count(&mut self, what: &str, done: usize, total: usize) -> io::Result<()> {
+        self.write(self.began.elapsed(), || format!("{what} {done} of {total}"))
+    }
+
+    fn write(&mut self, at: Duration, text: impl FnOnce() -> String) -> io::Result<()> {
         if !self.pace.is_due(at) {
             return Ok(());
         }
-        let (stderr, text) = (io::stderr(), line(what, seen, rate));
+        let (stderr, text) = (io::stderr(), text());
         if !self.is_terminal {
             return writeln!(&stderr, "{text}");
         }

@@ -1,5 +1,6 @@
 //! `edge-runtime images`: the images on this node, and what an administrator does to them.
 
+mod check;
 mod export;
 mod remove;
 mod table;
@@ -8,9 +9,6 @@ use std::path::Path;
 
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, print};
-use edge_runtime::image::ImageError;
-use edge_runtime::image::gc::{Sweep, select_broken};
-use edge_runtime::image::helper::Helper;
 use edge_runtime::paths::Paths;
 use edge_runtime::store::Store;
 use edge_runtime::store::image_record::ImageRecord;
@@ -102,20 +100,17 @@ fn run(given: Given) -> Result<(), CliError> {
             let all_names = || images.iter().flat_map(names).map(str::to_owned).collect::<Vec<String>>();
             form.print(&images, |wide| table(&images, now, wide), all_names)
         }
-        Task::Check { repair: true } => match verify_all(&paths)?.as_slice() {
+        Task::Check { repair: true } => match check::repair(&paths)?.as_slice() {
             [] => print("every layer is whole"),
             ids => print(&format!("removed, to be pulled again: {}", ids.join(" "))),
         },
-        Task::Check { repair: false } => {
-            let helper = Helper::open(&paths)?;
-            match select_broken(&helper.images()?, |layer| helper.layers.verify(layer)).as_slice() {
-                [] => print("every layer is whole"),
-                ids => Err(CliError::Failed(format!(
-                    "damaged: {}; edge-runtime images check --repair removes them, to be pulled again",
-                    ids.join(" ")
-                ))),
-            }
-        }
+        Task::Check { repair: false } => match check::damaged(&paths)?.as_slice() {
+            [] => print("every layer is whole"),
+            ids => Err(CliError::Failed(format!(
+                "damaged: {}; edge-runtime images check --repair removes them, to be pulled again",
+                ids.join(" ")
+            ))),
+        },
         Task::Remove(names) => Ok(remove::by_name(&paths, &names)?),
         Task::Prune => remove::unused(&given, &paths),
         Task::Export { image, overwrite } => {
@@ -132,23 +127,6 @@ fn list(paths: &Paths) -> Result<Vec<ImageRecord>, CliError> {
         true => Ok(Store::open_shared(&paths.store())?.images()?),
         false => Ok(Vec::new()),
     }
-}
-
-/// Walks every layer and forgets the images whose layers lost something.
-fn verify_all(paths: &Paths) -> Result<Vec<String>, ImageError> {
-    let mut helper = Helper::begin(paths)?;
-    let images = helper.images()?;
-    let broken = select_broken(&images, |layer| helper.layers.verify(layer));
-    let lock = helper.layers.lock()?;
-    for layer in images.iter().filter(|image| broken.contains(&image.id)).flat_map(|image| &image.layers) {
-        if !helper.layers.verify(layer) {
-            helper.layers.retire(layer)?;
-        }
-    }
-    drop(lock);
-    helper.forget(&broken)?;
-    helper.sweep(Sweep::USUAL)?;
-    Ok(broken)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `edge-runtime logs`: what a container printed, read from its log file; the daemon need not run.
+//! `edge-runtime logs`: what one container printed, or all of a pod, read from log files; the daemon need not run.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -6,18 +6,22 @@ use std::time::Duration;
 use edge_runtime::cli::CliError;
 use edge_runtime::cli::verb::{CONTAINER, Flag, Given, NAMESPACE, Operands, Verb};
 use edge_runtime::logs::read::{Chunk, LogOptions, LogReader};
+use edge_runtime::paths::Paths;
 use jiff::Timestamp;
 use sampan_duration::Typed;
 use sampan_pod::id::container_id;
-use sampan_pod::record::ContainerRecord;
+use sampan_pod::record::{ContainerKind, PodRecord};
 use sampan_sys::time::within;
 
 use crate::find::{self, stored_pods};
+use crate::takes;
 
 /// Bytes written at once.
 const CHUNK: usize = 32 * 1024;
 /// How often a follower looks whether the container still runs.
 const LOOK: Duration = Duration::from_secs(1);
+
+const ALL: Flag = Flag::switch("all-containers", "logs of all containers of the pod, one after the other");
 
 pub(super) const VERB: Verb = Verb {
     name: "logs",
@@ -26,6 +30,7 @@ pub(super) const VERB: Verb = Verb {
     flags: &[
         NAMESPACE,
         CONTAINER,
+        ALL,
         Flag::switch("follow", "also print new lines as they come").short('f'),
         Flag::switch("previous", "log of the attempt before this one").short('p'),
         Flag::value("tail", "N", "only the last N lines"),
@@ -36,10 +41,40 @@ pub(super) const VERB: Verb = Verb {
 };
 
 fn run(given: Given) -> Result<(), CliError> {
-    let (options, previous, paths) = (options(&given)?, given.has("previous"), given.paths()?);
+    if given.has(ALL.long) {
+        let used = [NAMESPACE.long, ALL.long, "previous", "tail", "since", "timestamps"];
+        takes::only(&given, VERB.flags, "logs --all-containers", &used)?;
+        return all(&given, &given.paths()?);
+    }
+    let paths = given.paths()?;
     let (pod, name) = find::container(&given, &paths)?;
-    let container = &pod.containers[&name];
-    let directory = paths.pod_logs(&pod.namespace, &pod.name, &pod.uid).join(&name);
+    let (mut reader, id) = open(&given, &paths, &pod, &name)?;
+    show(&mut reader, &id, &paths, &pod, &name)
+}
+
+/// Shows each log below a line with the name of its container, as tail(1) does. The others follow one that cannot be read.
+fn all(given: &Given, paths: &Paths) -> Result<(), CliError> {
+    let pod = find::pod(given, paths)?;
+    for (name, _) in pod.containers.iter().filter(|(_, one)| one.kind != ContainerKind::Pause) {
+        if !write(&mut io::stdout(), format!("==> {name} <==\n").as_bytes())? {
+            return Ok(());
+        }
+        match open(given, paths, &pod, name) {
+            Err(CliError::Failed(why)) => writeln!(io::stderr(), "container {name}: {why}")?,
+            opened => {
+                let (mut reader, id) = opened?;
+                show(&mut reader, &id, paths, &pod, name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Opens the log of a container. Returns the id of the attempt that printed it, too.
+fn open(given: &Given, paths: &Paths, pod: &PodRecord, name: &str) -> Result<(LogReader, String), CliError> {
+    let (options, previous) = (options(given)?, given.has("previous"));
+    let container = &pod.containers[name];
+    let directory = paths.pod_logs(&pod.namespace, &pod.name, &pod.uid).join(name);
     let attempt = match (previous, container.attempt) {
         // Waiting to be started again: what can be read is the attempt before.
         (false, current @ 1..) if !directory.join(format!("{current}.log")).exists() => current - 1,
@@ -47,17 +82,21 @@ fn run(given: Given) -> Result<(), CliError> {
         (true, 0) => return Err(CliError::Failed(format!("container {name} has not been restarted"))),
         (true, current) => current - 1,
     };
-    let id = container_id(&pod.uid, &name, attempt);
+    let id = container_id(&pod.uid, name, attempt);
     let mut reader = LogReader::open(&directory, attempt, options)?;
-    let runs = |record: Option<&ContainerRecord>| record.is_some_and(|r| r.state.live_id() == Some(id.as_str()));
-    if !runs(Some(container)) {
+    if container.state.live_id() != Some(id.as_str()) {
         reader.container_ended();
     }
+    Ok((reader, id))
+}
+
+fn show(reader: &mut LogReader, id: &str, paths: &Paths, pod: &PodRecord, name: &str) -> Result<(), CliError> {
     let still_runs = || -> Result<bool, CliError> {
-        let pods = stored_pods(&paths)?;
-        Ok(runs(pods.iter().find(|p| p.uid == pod.uid).and_then(|p| p.containers.get(&name))))
+        let pods = stored_pods(paths)?;
+        let container = pods.iter().find(|one| one.uid == pod.uid).and_then(|one| one.containers.get(name));
+        Ok(container.is_some_and(|container| container.state.live_id() == Some(id)))
     };
-    smol::block_on(print(&mut reader, still_runs))
+    smol::block_on(print(reader, still_runs))
 }
 
 async fn print(reader: &mut LogReader, still_runs: impl Fn() -> Result<bool, CliError>) -> Result<(), CliError> {

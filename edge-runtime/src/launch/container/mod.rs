@@ -23,6 +23,7 @@ use self::granted::granted;
 use self::process::Process;
 use super::base::{Base, Objects};
 use super::cgroups::{cgroup_of_container, class};
+use super::cpus::Cpus;
 use super::devices::{Devices, Grant};
 use super::error::ContainerError;
 use super::look::Look;
@@ -74,6 +75,7 @@ pub struct Containers {
     /// The OCI runtime can make everything below a mount read-only.
     recursive_read_only: bool,
     devices: Devices,
+    pub cpus: Cpus,
 }
 
 impl Containers {
@@ -83,7 +85,7 @@ impl Containers {
         (host, oci_facts, apparmor, recursive_read_only): (Rc<HostFacts>, oci_spec::HostFacts, apparmor::Support, bool),
     ) -> Self {
         let devices = Devices::load(base.config.devices.clone(), &base.paths);
-        Self { base, runtimes, host, oci_facts, apparmor, recursive_read_only, devices }
+        Self { base, runtimes, host, oci_facts, apparmor, recursive_read_only, devices, cpus: Cpus::default() }
     }
 
     /// Resource names of the board's devices with how many there are.
@@ -160,6 +162,7 @@ impl Containers {
             mounts,
             pid: pid_namespace(pod, attempt.join_pid),
             devices: granted(grants, &user)?,
+            cpus: self.cpus.of(uid, &container.name),
             oom_score_adj: resources::oom_score_adj(pod, attempt.is_static, container, memory),
             swap_limit: resources::swap_limit(pod, container, settings.resources.swap, memory, self.host.swap_bytes),
             user,
@@ -204,6 +207,7 @@ impl Containers {
             user: user::User::default(),
             oom_score_adj: 0,
             devices: Vec::new(),
+            cpus: None,
             swap_limit: None,
             seccomp: oci_spec::Seccomp::RuntimeDefault,
             apparmor: None,

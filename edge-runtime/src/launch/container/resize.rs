@@ -4,13 +4,10 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::Containers;
 use crate::launch::cgroups::{cgroup_of_container, cgroup_of_pod};
-use crate::launch::resources::container_values;
+use crate::launch::resources::{NO_QUOTA, container_values};
 use crate::launch::sandbox::pod_cgroup;
 use crate::pod::spec::containers_of;
 use crate::sys::cgroup::{CgroupValues, Driver, Pending};
-
-/// No limit on the processor.
-const NO_QUOTA: i64 = -1;
 
 /// A change: done, failed, or on its way to systemd.
 type Change = Result<Option<Pending>, String>;
@@ -72,7 +69,10 @@ impl Containers {
     fn resize_container(&self, pod: &Pod, uid: &str, name: &str, id: &str) -> Change {
         let container = containers_of(pod).find(|one| one.name == name).ok_or("it is no longer in the pod's spec")?;
         let path = cgroup_of_container(&self.base.cgroups, pod, uid, id);
-        let values = container_values(pod, container).map_err(|error| error.to_string())?;
+        let mut values = container_values(pod, container).map_err(|error| error.to_string())?;
+        if self.cpus.of(uid, name).is_some_and(|given| given.exclusive) {
+            values.cpu_quota_us = Some(NO_QUOTA);
+        }
         // The kernel would kill at once (v2) what only a lower use can make fit.
         if let Some((limit, used)) =
             values.memory_limit_bytes.zip(self.base.cgroups.working_set(&path)).filter(|(limit, used)| limit < used)

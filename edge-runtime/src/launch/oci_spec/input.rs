@@ -7,6 +7,7 @@ use oci_spec::runtime::LinuxSeccomp;
 
 use crate::launch::user::User;
 use crate::net::namespaces::PodNamespaces;
+use crate::pod::cpus::Given;
 use crate::volume::mounts::Mount;
 
 /// Everything the OCI configuration of one container attempt depends on.
@@ -38,6 +39,8 @@ pub struct Input<'a> {
     pub oom_score_adj: i32,
     /// Devices of the node, in addition to those of every container.
     pub devices: Vec<GrantedDevice>,
+    /// `None`: all CPUs, shared.
+    pub cpus: Option<Given>,
     /// Swap beside the memory, bytes; none: as much as there is.
     pub swap_limit: Option<i64>,
     pub seccomp: Seccomp,

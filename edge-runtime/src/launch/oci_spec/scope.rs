@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::input::Input;
-use crate::launch::resources::container_values;
+use super::limits::values;
 use crate::launch::spec_error::SpecError;
 use crate::sys::cgroup::{self, CgroupValues};
 use crate::sys::systemd::Value;
@@ -18,7 +18,7 @@ const PROPERTY: &str = "org.systemd.property.";
 const SUBGROUP: &str = "run.oci.systemd.subgroup";
 
 pub(super) fn annotations(input: &Input) -> Result<HashMap<String, String>, SpecError> {
-    let values = container_values(input.pod, input.container)?;
+    let values = values(input)?;
     let unsigned = |value: Option<i64>| value.and_then(|value| u64::try_from(value).ok());
     // Overrides systemd's default, which is a part of the machine's maximum.
     let properties = cgroup::properties(&CgroupValues { pids_limit: Some(u64::MAX), ..values });

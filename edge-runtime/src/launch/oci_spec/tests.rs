@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::launch::user::User;
 use crate::net::namespaces::PodNamespaces;
+use crate::pod::cpus::{CpuSet, Given};
 use crate::volume::mounts::{Mount, Propagation};
 
 fn host(cgroup_v2: bool) -> HostFacts {
@@ -56,6 +57,7 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
         user: User { uid: 1000, gid: 2000, groups: vec![5] },
         oom_score_adj: -997,
         devices: Vec::new(),
+        cpus: None,
         swap_limit: Some(0),
         seccomp: Seccomp::Unconfined,
         apparmor: None,
@@ -231,6 +233,7 @@ fn unsupported_field_is_named() {
         user: User::default(),
         oom_score_adj: 0,
         devices: Vec::new(),
+        cpus: None,
         swap_limit: Some(0),
         seccomp: Seccomp::Unconfined,
         apparmor: None,
@@ -239,6 +242,29 @@ fn unsupported_field_is_named() {
     assert_eq!(build(&input).unwrap_err(), SpecError::UnknownCapability("MAGIC".into()));
     input.argv.clear();
     assert_eq!(build(&input).unwrap_err(), SpecError::NoCommand);
+}
+
+#[test]
+fn exclusive_cpus_have_no_quota() {
+    let limits = json!({"cpu": "2", "memory": "32Mi"});
+    let cpu = |cgroup_v2, exclusive| {
+        let spec = built(json!({"resources": {"limits": limits}}), &host(cgroup_v2), |input| {
+            let cpus = CpuSet::parse("1-2").unwrap();
+            (input.cpus, input.systemd) = (Some(Given { cpus, exclusive }), true);
+        });
+        let quota = spec["annotations"].get("org.systemd.property.CPUQuotaPerSecUSec").is_some();
+        (spec["linux"]["resources"]["cpu"].clone(), quota)
+    };
+    assert_eq!(cpu(true, true), (json!({"cpus": "1-2"}), false));
+    assert_eq!(cpu(false, true), (json!({"shares": 2048, "cpus": "1-2"}), false));
+    assert_eq!(cpu(true, false), (json!({"quota": 200_000, "period": 100_000, "cpus": "1-2"}), true));
+    let everywhere = built(json!({"resources": {"limits": limits}}), &host(true), |_| {});
+    assert_eq!(everywhere["linux"]["resources"]["cpu"], json!({"quota": 200_000, "period": 100_000}));
+    let mut bare = host(true);
+    bare.cpu_controller = false;
+    let given = Given { cpus: CpuSet::of(3), exclusive: false };
+    let spec = built(json!({}), &bare, |input| input.cpus = Some(given));
+    assert_eq!(spec["linux"]["resources"]["cpu"], json!({"cpus": "3"}));
 }
 
 #[test]

@@ -27,8 +27,9 @@ use super::user_ns::Ids;
 use crate::net::cni::Attachment;
 use crate::net::host_addresses;
 use crate::net::namespaces::{NamespaceMaker, PodNamespaces};
+use crate::pod::cpus;
 use crate::pod::spec::uid;
-use crate::sys::cgroup::{CgroupValues, Pending};
+use crate::sys::cgroup::Pending;
 use crate::sys::files::private_dir;
 use crate::sys::host::HostFacts;
 use crate::sys::vec_map::VecMap;
@@ -214,7 +215,11 @@ impl Sandboxes {
 
 /// Applies the pod's newest spec to its cgroup; creates the cgroup if it is missing.
 pub(super) fn pod_cgroup(base: &Base, pod: &Pod) -> Result<Option<Pending>, SandboxError> {
-    let values = resources::pod_values(pod)?;
-    let values = CgroupValues { pids_limit: base.config.security.pod_pids_limit, ..values };
+    let mut values = resources::pod_values(pod)?;
+    values.pids_limit = base.config.security.pod_pids_limit;
+    // A pod that has CPUs for itself is not throttled on them (K8s feature gate `DisableCPUQuotaWithExclusiveCPUs`).
+    if base.has_exclusive_cpus() && cpus::wants_any(pod) {
+        values.cpu_quota_us = Some(resources::NO_QUOTA);
+    }
     Ok(base.cgroups.create_pod(class(pod), uid(pod), &values)?)
 }

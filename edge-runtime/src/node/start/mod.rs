@@ -181,6 +181,7 @@ impl Node {
             self.pod_wanted(pod, refusal)?;
         }
         self.cx.recovery.keep(restored.kept);
+        self.restore_cpus()?;
         self.begin_recovery()?;
         self.follow_neighbours()?;
         self.watch_rules();

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::names::{Names, unit};
 use super::types::{CgroupError, CgroupValues, CgroupVersion, PodCgroupClass};
 use super::{Cgroups, tree, units};
-use crate::systemd::{self, BusError, Pending, Units, Work};
+use crate::systemd::{self, BusError, Pending, Property, Units, Value, Work};
 use crate::vec_map::VecMap;
 
 /// Values by unit of a pod, as last asked for.
@@ -65,6 +65,12 @@ impl Slices {
     pub(super) fn set(&self, path: &str, values: &CgroupValues) -> Option<Pending> {
         let properties = units::properties(values);
         (!properties.is_empty()).then(|| self.units.order(Work::Set(unit(path).to_owned(), properties)))
+    }
+
+    /// `bits`: one for each CPU, that of CPU 0 first.
+    pub(super) fn allow_cpus(&self, path: &str, bits: Vec<u8>) -> Pending {
+        let property = Property { name: "AllowedCPUs", value: Value::Bytes(bits) };
+        self.units.order(Work::Set(unit(path).to_owned(), vec![property]))
     }
 
     pub(super) fn stop(&self, path: &str) -> Pending {

@@ -97,6 +97,26 @@ fn burstable_pods_weigh_their_sum_also_after_a_restart() {
 }
 
 #[test]
+fn cpus_of_a_container_reach_the_kernel() {
+    let Some(tree) = Tree::new("cpus") else { return };
+    if tree.0.hierarchies.version == CgroupVersion::V1 || !tree.0.has_cpuset() {
+        eprintln!("skipped: needs cgroup v2 with the cpuset controller; on v1 the OCI runtime sets the parents");
+        return;
+    }
+    tree.0.create_pod(PodCgroupClass::Guaranteed, "u1", &VALUES).unwrap();
+    let mount = Path::new(MOUNT_POINT);
+    let pod = tree.0.below(mount, &tree.0.pod_path(PodCgroupClass::Guaranteed, "u1"));
+    tree::delegate(mount, &pod, &["cpuset"]).unwrap();
+    let path = tree.0.container_path(PodCgroupClass::Guaranteed, "u1", "c1");
+    tree.0.set_cpus(&path, "0", Vec::new).unwrap();
+    assert!(!tree.0.below(mount, &path).exists(), "there is no container yet");
+    tree::make(&tree.0.below(mount, &path)).unwrap();
+    tree.0.set_cpus(&path, "0", Vec::new).unwrap();
+    assert_eq!(tree.read("cpuset", &path, "cpuset.cpus"), "0");
+    assert!(tree.0.set_cpus(&path, "9999", Vec::new).is_err());
+}
+
+#[test]
 fn busy_cgroup_is_removed_after_the_kill() {
     let Some(tree) = Tree::new("busy") else { return };
     tree.0.create_pod(PodCgroupClass::BestEffort, "u1", &VALUES).unwrap();

@@ -34,7 +34,7 @@ pub struct Property {
 impl Property {
     /// Whether a unit that is there can be given it: the values of its cgroup.
     fn can_change(&self) -> bool {
-        matches!(self.value, Value::Number(_))
+        matches!(self.value, Value::Number(_) | Value::Bytes(_))
     }
 }
 
@@ -44,6 +44,7 @@ pub enum Value {
     /// All ones: no limit.
     Number(u64),
     Text(String),
+    Bytes(Vec<u8>),
 }
 
 /// Error of a request to systemd.

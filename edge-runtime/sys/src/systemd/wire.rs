@@ -85,6 +85,11 @@ impl Writer {
                         all.signature("s");
                         all.text(text);
                     }
+                    Value::Bytes(bytes) => {
+                        all.signature("ay");
+                        all.length(bytes.len());
+                        all.0.extend(bytes);
+                    }
                 }
             }
         });

@@ -61,6 +61,18 @@ fn texts_and_changes() {
     assert!(body.0.ends_with(b"a pod\0"));
 }
 
+/// `ay`: its length is aligned to 4 bytes, and the bytes follow without a gap (D-Bus specification, "Marshaling").
+#[test]
+fn bytes_follow_their_length() {
+    let mut body = Writer::default();
+    body.properties(&[Property { name: "AllowedCPUs", value: Value::Bytes(vec![0b1101, 0, 1]) }]);
+    let (name, signature) = (b"\x0b\0\0\0AllowedCPUs\0", b"\x02ay\0");
+    let mut wanted = [&name[..], &signature[..]].concat();
+    wanted.extend([3, 0, 0, 0, 0b1101, 0, 1]);
+    assert_eq!(body.0[8..], wanted);
+    assert_eq!(usize::from(body.0[0]), wanted.len());
+}
+
 #[test]
 fn answers_are_understood() {
     let mut inbox = bytes(STARTED);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sampan_json::SetField;
 
 use super::*;
-use crate::storage::backup::{SmallFile, copy_from, inspect, lock, write};
+use crate::storage::backup::{MAX_FILES, SmallFile, copy_from, inspect, lock, write};
 
 const MADE: &str = "2026-11-29T12:00:00Z";
 
@@ -43,6 +43,17 @@ fn backup_of_a_running_bridge_is_whole_and_private() {
     // The next one takes its name.
     write(&dir.path().join("api.db"), &[key()], MADE, &backup).unwrap();
     assert_eq!(inspect(&backup).unwrap().nodes.len(), 2);
+    assert!(!dir.path().join("backup.partial").exists());
+}
+
+#[test]
+fn backup_that_cannot_be_restored_replaces_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, backup) = backed_up(&dir);
+    let many: Vec<SmallFile> =
+        (0..=MAX_FILES).map(|number| SmallFile { name: format!("pki/{number}"), ..key() }).collect();
+    write(&dir.path().join("api.db"), &many, MADE, &backup).unwrap_err();
+    assert_eq!(inspect(&backup).unwrap().files, [key()]);
     assert!(!dir.path().join("backup.partial").exists());
 }
 

@@ -1,6 +1,7 @@
 //! Whether this device has joined, how long its certificate is good, and whether a bridge answers, through the proxy if one is
 //! configured: by a connection that says nothing, so that the daemon's own is not disturbed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use jiff::Timestamp;
 
 use crate::doctor::finding::Finding;
 use crate::doctor::host::Host;
+use crate::join::file;
 
 /// The node renews long before.
 const SOON: i64 = 7 * 86_400;
@@ -26,6 +28,8 @@ const JOIN: &str = "on the bridge: sudo cloud-bridge token create NODE; here, th
 pub(crate) struct Facts {
     /// `None`: it has not joined. `Err`: why it cannot be read.
     joined: Option<Result<String, String>>,
+    /// File of a first boot, which has not joined yet.
+    join_file: Option<PathBuf>,
     /// Seconds since 1970: now, and when the certificate ends.
     now: i64,
     end: Option<i64>,
@@ -53,7 +57,8 @@ enum Trouble {
 pub(crate) fn look(host: &Host, daemon: Option<i32>) -> Facts {
     let paths = &host.paths;
     let proxy = host.config.as_ref().map(|config| config.proxy.of(Use::Link)).unwrap_or_default();
-    let mut facts = Facts { now: Timestamp::now().as_second(), ..Facts::default() };
+    let join_file = file::find(paths.root());
+    let mut facts = Facts { now: Timestamp::now().as_second(), join_file, ..Facts::default() };
     let identity = match Identity::load(paths) {
         Ok(None) => return facts,
         Ok(Some(identity)) => identity,
@@ -107,7 +112,14 @@ pub(crate) fn judge(facts: &Facts) -> Vec<Finding> {
     match &facts.joined {
         None => {
             let why = "only pods of etc/edge-runtime/manifests run";
-            found.push(Finding::warning("joined", "this device has not joined a cluster", why, JOIN));
+            let cure = match &facts.join_file {
+                Some(file) => format!(
+                    "{} is tried until a bridge and, with a claim token, a person agrees: journalctl -u edge-runtime-firstboot -e",
+                    file.display()
+                ),
+                None => JOIN.to_owned(),
+            };
+            found.push(Finding::warning("joined", "this device has not joined a cluster", why, cure));
             return found;
         }
         Some(Err(why)) => {
@@ -193,6 +205,7 @@ mod tests {
     fn well() -> Facts {
         Facts {
             joined: Some(Ok("edge-1".into())),
+            join_file: None,
             now: 1_800_000_000,
             end: Some(1_800_000_000 + 30 * 86_400),
             bridges: vec![Bridge { address: "https://b:1".into(), proxy: None, tried: Ok(12) }],
@@ -210,6 +223,8 @@ mod tests {
         assert_fine(&judge(&well()));
         let judge = |facts| judge(&facts);
         assert_found(&judge(Facts { joined: None, ..well() }), "joined", Severity::Warning, "sudo edge-runtime join");
+        let tries = Facts { joined: None, join_file: Some("/boot/edge-runtime.join".into()), ..well() };
+        assert_found(&judge(tries), "joined", Severity::Warning, "/boot/edge-runtime.join is tried");
         let damaged = Facts { joined: Some(Err("identity.json: EOF".into())), ..well() };
         assert_found(&judge(damaged), "joined", Severity::Error, "cloud-bridge token create");
         assert_found(&judge(Facts { end: Some(1), ..well() }), "certificate", Severity::Error, "edge-runtime join");

@@ -1,0 +1,240 @@
+//! Kubelet requests for nodes that are connected to another bridge: forwarded to that bridge, which answers or says why not, and
+//! never forwards them again. The caller has been authenticated and authorized here; this bridge proves itself by a certificate
+//! ([`replica`]), and the other one by a server certificate of the same authority, which only bridges get.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use kubelet_api::backend::{BackendError, LogOptions};
+use kubelet_api::request::KubeletRequest;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::ServerName;
+use socket2::TcpKeepalive;
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::body::{Body, full};
+use super::count::{ALL, Count, EACH, Place};
+use super::{pipe, replica};
+use crate::accept::client::held;
+use crate::pki::authority::Authority;
+use crate::pki::{PkiError, clock};
+
+/// Time for which the other bridge may take nothing of what is sent to it, or answer no probe of its idle connection
+/// (tcp(7), TCP_USER_TIMEOUT). Its node may be as slow.
+const UNREAD: Duration = Duration::from_secs(120);
+/// Idle time before probes of a connection, and their interval.
+const PROBE: Duration = Duration::from_secs(15);
+/// Time for an upgraded connection after one side has closed.
+const ENDING: Duration = Duration::from_secs(10);
+/// Limits of what is read ahead, and of unsent bytes in TLS, for each request.
+const BUFFERS: (usize, usize) = (32 << 10, 16 << 10);
+
+/// Timeouts for the other bridge.
+#[derive(Clone, Copy)]
+struct Patience {
+    /// For connecting, TLS included.
+    dial: Duration,
+    /// For the head of an answer.
+    head: Duration,
+}
+
+/// The other bridge gives its node 30 s for an answer.
+const PATIENCE: Patience = Patience { dial: Duration::from_secs(10), head: Duration::from_secs(60) };
+
+/// Client for the other bridges of the cluster.
+pub struct Forwarder {
+    patience: Patience,
+    authority: Arc<Authority>,
+    tls: Mutex<Option<(SystemTime, TlsConnector)>>,
+    count: Arc<Count>,
+}
+
+impl Forwarder {
+    /// Opens no connection yet. The authority signs this bridge's certificate, and verifies those of other bridges.
+    pub fn new(authority: Arc<Authority>) -> Arc<Self> {
+        Arc::new(Self { patience: PATIENCE, authority, tls: Mutex::default(), count: Arc::default() })
+    }
+
+    /// Asks the bridge at `place` (`IP:PORT`), and returns its answer. A request that it upgrades continues in a task of its own.
+    ///
+    /// # Errors
+    /// Too many requests are forwarded, or that bridge cannot be reached or does not answer in time.
+    pub(super) async fn forward(
+        &self,
+        node: &str,
+        place: &str,
+        asked: &KubeletRequest,
+        parts: &Parts,
+    ) -> Result<Response<Body>, BackendError> {
+        let counted = self.count.take(node).ok_or_else(|| {
+            BackendError::Busy(format!(
+                "too many requests are forwarded to other bridges ({EACH} for one node, {ALL} in all); close some, or try again later"
+            ))
+        })?;
+        let problem = |why: String| {
+            BackendError::Unavailable(format!("node {node} is connected to the bridge at {place}: {why}"))
+        };
+        let made = request(node, place, parts).ok_or_else(|| problem("this is no address".to_owned()))?;
+        let tls = self.tls().map_err(|error| problem(error.to_string()))?;
+        let late = |what: &str, limit: Duration| problem(format!("{what} within {} s", limit.as_secs()));
+        let Patience { dial: dial_within, head } = self.patience;
+        let dialled = timeout(dial_within, dial(place, &tls)).await;
+        let stream = dialled.map_err(|_| late("it cannot be reached", dial_within))?;
+        let stream = stream.map_err(|error| problem(format!("it cannot be reached: {error}")))?;
+        let mut builder = http1::Builder::new();
+        let spoken = builder.max_buf_size(BUFFERS.0).handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await;
+        let (mut sender, connection) = spoken.map_err(|error| problem(error.to_string()))?;
+        let task = tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                log::debug!("connection to another bridge: {error}");
+            }
+        });
+        let guard = (counted, Ending(task.abort_handle()));
+        let sent = sender.send_request(made);
+        let sent = match is_answered_soon(asked) {
+            true => timeout(head, sent).await.map_err(|_| late("it does not answer", head))?,
+            false => sent.await,
+        };
+        let mut answer = sent.map_err(|error| problem(format!("it broke off: {error}")))?;
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let Some(client) = parts.extensions.get::<OnUpgrade>().cloned() else {
+                return Err(problem("it switches protocols, unasked".to_owned()));
+            };
+            tokio::spawn(join(client, hyper::upgrade::on(&mut answer), guard));
+            let (head, _) = answer.into_parts();
+            return Ok(switching(&head.headers));
+        }
+        Ok(passed_back(answer, guard))
+    }
+
+    /// The client's settings, with a certificate that is renewed before it ends.
+    fn tls(&self) -> Result<TlsConnector, PkiError> {
+        let mut tls = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock::now();
+        if let Some((_, tls)) = tls.as_ref().filter(|(made, _)| clock::is_fresh(*made, now)) {
+            return Ok(tls.clone());
+        }
+        let made = TlsConnector::from(Arc::new(config(&self.authority)?));
+        *tls = Some((now, made.clone()));
+        Ok(made)
+    }
+}
+
+/// Ends the task of a connection.
+struct Ending(AbortHandle);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What is kept until the request ends.
+type Guard = (Place, Ending);
+
+fn config(authority: &Authority) -> Result<ClientConfig, PkiError> {
+    let mut roots = RootCertStore::empty();
+    for one in authority.trusted() {
+        roots.add(one)?;
+    }
+    let own = replica::sign(authority)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_details(provider, Arc::new(clock::Floored));
+    let config = config.with_safe_default_protocol_versions()?.with_root_certificates(roots);
+    Ok(config.with_client_auth_cert(vec![own.certificate], own.key)?)
+}
+
+async fn dial(place: &str, tls: &TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
+    let address: std::net::SocketAddr = place.parse().map_err(std::io::Error::other)?;
+    let socket = TcpStream::connect(address).await?;
+    socket.set_nodelay(true)?;
+    let options = socket2::SockRef::from(&socket);
+    options.set_tcp_user_timeout(Some(UNREAD))?;
+    options.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE).with_interval(PROBE))?;
+    let mut stream = tls.connect(ServerName::IpAddress(address.ip().into()), socket).await?;
+    stream.get_mut().1.set_buffer_limit(Some(BUFFERS.1));
+    Ok(stream)
+}
+
+/// Whether the head of an answer comes in a limited time; a log that is followed may be silent for days.
+fn is_answered_soon(asked: &KubeletRequest) -> bool {
+    !matches!(asked, KubeletRequest::Logs { options: LogOptions { follow: true, .. }, .. })
+}
+
+/// The request for the other bridge: without a body, which no request has, and without the caller's credentials. `None` if
+/// `place` or `node` is none.
+fn request(node: &str, place: &str, parts: &Parts) -> Option<Request<Empty<Bytes>>> {
+    let mut request = Request::new(Empty::new());
+    let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+    *request.uri_mut() = Uri::from(path);
+    *request.method_mut() = parts.method.clone();
+    copy(&parts.headers, request.headers_mut(), is_passed_on);
+    request.headers_mut().insert(header::HOST, HeaderValue::from_str(place).ok()?);
+    request.headers_mut().insert(replica::NODE, HeaderValue::from_str(node).ok()?);
+    Some(request)
+}
+
+/// Whether a header is for the other bridge. `Connection` and `Upgrade` ask for the protocol that both ends of the streams speak.
+fn is_passed_on(name: &HeaderName) -> bool {
+    *name != header::AUTHORIZATION && *name != header::HOST && *name != replica::NODE && !is_of_body(name)
+}
+
+/// Whether a header says how a body is sent (RFC 9112, section 6), or what else the connection is asked for.
+fn is_of_body(name: &HeaderName) -> bool {
+    const NAMES: [HeaderName; 5] =
+        [header::CONTENT_LENGTH, header::EXPECT, header::TE, header::TRAILER, header::TRANSFER_ENCODING];
+    NAMES.contains(name) || matches!(name.as_str(), "keep-alive" | "proxy-connection" | "http2-settings")
+}
+
+/// The answer that switches the caller's connection, too.
+fn switching(headers: &HeaderMap) -> Response<Body> {
+    let mut response = Response::new(full(Bytes::new()));
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    copy(headers, response.headers_mut(), |name| !is_of_body(name));
+    response
+}
+
+/// The other bridge's answer, whose body comes as it is read.
+fn passed_back(answer: Response<Incoming>, guard: Guard) -> Response<Body> {
+    let (head, body) = answer.into_parts();
+    let body = body.map_err(|error| BackendError::Internal(format!("the other bridge broke off: {error}")));
+    let mut response = held(Response::new(body), guard).map(BodyExt::boxed_unsync);
+    *response.status_mut() = head.status;
+    // The caller's connection is another one, perhaps of HTTP/2.
+    let is_passed_back =
+        |name: &HeaderName| !is_of_body(name) && *name != header::CONNECTION && *name != header::UPGRADE;
+    copy(&head.headers, response.headers_mut(), is_passed_back);
+    response
+}
+
+/// Copies the headers with these names.
+fn copy(from: &HeaderMap, to: &mut HeaderMap, is_copied: impl Fn(&HeaderName) -> bool) {
+    for (name, value) in from.iter().filter(|(name, _)| is_copied(name)) {
+        to.append(name.clone(), value.clone());
+    }
+}
+
+/// Connects the caller with the other bridge.
+async fn join(client: OnUpgrade, bridge: OnUpgrade, guard: Guard) {
+    match futures::future::try_join(client, bridge).await {
+        Ok((client, bridge)) => pipe::join(TokioIo::new(client), TokioIo::new(bridge), ENDING).await,
+        Err(error) => log::debug!("a stream through another bridge: upgrade: {error}"),
+    }
+    drop(guard);
+}
+
+#[cfg(test)]
+mod tests;

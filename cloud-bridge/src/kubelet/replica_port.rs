@@ -1,0 +1,85 @@
+//! The port for kubelet requests that other bridges of the cluster forward. Only bridges are answered, and nothing is forwarded
+//! again: a node that is not connected here is reported as such.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use apimachinery::flow::Flow;
+use apimachinery::panics;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use rustls_pki_types::CertificateDer;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::body::{Body, text};
+use super::replica::{self, NotABridge};
+use super::server;
+use crate::accept::client::{self, Client, Held, held};
+use crate::accept::{self, Busy, Gate};
+use crate::bridge::Bridge;
+use crate::pki::authority::Authority;
+use crate::pki::clock;
+use crate::pki::identity::Holder;
+use crate::pki::serving::Serving;
+use crate::pki::tls;
+
+/// Serves forever; does nothing without a port. `names`: the names under which other bridges reach it.
+///
+/// # Errors
+/// No certificate can be made.
+pub async fn serve(
+    listener: Option<TcpListener>,
+    bridge: Bridge,
+    authority: &Arc<Authority>,
+    names: Vec<String>,
+    gate: Arc<Gate>,
+) -> anyhow::Result<Infallible> {
+    let Some(listener) = listener else { return std::future::pending().await };
+    let serving = Serving::new(Arc::clone(authority), names)?;
+    let tls = TlsAcceptor::from(tls::lasting_config(&serving, &authority.trusted(), &[b"http/1.1"])?);
+    log::info!("requests of other bridges are taken at {}", listener.local_addr()?);
+    let accepting = accept::each(listener, Arc::clone(&gate), "port of other bridges", move |socket, peer, arrival| {
+        let (tls, bridge) = (tls.clone(), bridge.clone());
+        let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
+        async move {
+            let caller = Arc::clone(&client);
+            let handler = move |certificate: Option<&CertificateDer<'_>>| {
+                let holder = certificate.and_then(Holder::of);
+                move |request| answer(bridge.clone(), Arc::clone(&caller), holder.clone(), request)
+            };
+            client::serve(socket, tls, client, handler).await
+        }
+    });
+    tokio::select! {
+        never = accepting => match never {},
+        () = serving.keep_fresh() => std::future::pending().await,
+    }
+}
+
+async fn answer(
+    bridge: Bridge,
+    client: Arc<Client>,
+    holder: Option<Holder>,
+    request: Request<Incoming>,
+) -> Response<Held<Body, Option<Busy>>> {
+    let (parts, _) = request.into_parts();
+    if let Err(refused) = replica::check(holder.as_ref(), clock::now()) {
+        client.end();
+        let code = match refused {
+            NotABridge::Unproven | NotABridge::Expired => StatusCode::UNAUTHORIZED,
+            NotABridge::Other(_) => StatusCode::FORBIDDEN,
+        };
+        return held(text(code, refused.to_string()), None);
+    }
+    let Some(busy) = client.proven(&Flow::unlimited()) else {
+        return held(text(StatusCode::TOO_MANY_REQUESTS, "too many connections are busy"), None);
+    };
+    let Some(node) = replica::node(&parts.headers) else {
+        return held(text(StatusCode::BAD_REQUEST, "the request names no node"), Some(busy));
+    };
+    let work = format!("kubelet request of another bridge about node {node}");
+    let mistake = || text(StatusCode::INTERNAL_SERVER_ERROR, "the bridge has made a mistake");
+    let answer = panics::isolate(work, server::forwarded(&bridge, node, &parts)).await;
+    held(answer.unwrap_or_else(mistake), Some(busy))
+}

@@ -1,0 +1,34 @@
+//! The CPUs of a container that runs.
+
+use super::types::CgroupError;
+use super::{Cgroups, tree};
+
+const FILE: &str = "cpuset.cpus";
+
+impl Cgroups {
+    /// Whether containers can be kept on some of the CPUs.
+    pub fn has_cpuset(&self) -> bool {
+        self.hierarchies.of("cpuset").is_some()
+    }
+
+    /// Keeps the processes of a container on the CPUs of `list`, in the form in which the kernel shows them (`0-2,4`).
+    /// `bits`: the same for systemd, a bit for each CPU. Reads the present value first, and does not write an equal one.
+    ///
+    /// # Errors
+    /// The kernel refuses, for example because a CPU of `list` is offline. A container that is gone is no error.
+    pub fn set_cpus(&self, path: &str, list: &str, bits: impl FnOnce() -> Vec<u8>) -> Result<(), CgroupError> {
+        let Some(mount) = self.hierarchies.of("cpuset") else { return Ok(()) };
+        let folder = self.below(mount, path);
+        let file = folder.join(FILE);
+        let is_set = std::fs::read_to_string(&file).is_ok_and(|present| present.trim() == list);
+        if is_set || !folder.is_dir() {
+            return Ok(());
+        }
+        match &self.slices {
+            // systemd makes the file when the first unit has a value for it.
+            Some(slices) => drop(slices.allow_cpus(path, bits())),
+            None => tree::set(&file, list)?,
+        }
+        Ok(())
+    }
+}
