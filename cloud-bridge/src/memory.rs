@@ -30,8 +30,15 @@ pub async fn watch() {
         let Some(now) = resident() else { return };
         if size.is_worth_a_walk(now.all, || now.free()) {
             sampan_memory::trim();
-            let now = resident().unwrap_or(now);
-            size.settled(now.all, now.free());
+            let after = resident().unwrap_or(now);
+            let free = after.free();
+            log::debug!(
+                "memory: {} KiB, {} after a trim, of which {} are free",
+                now.all >> 10,
+                after.all >> 10,
+                free >> 10
+            );
+            size.settled(after.all, free);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which pods go first when there are too many (K8s `ActivePodsWithRanks`).
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,37 +33,29 @@ pub(in crate::workloads) fn choose<'a>(pods: &[&'a Pod], related: &[&Pod], count
     let rank = |pod: &Pod| pod.spec.node_name.as_deref().and_then(|node| beside.get(node)).copied().unwrap_or_default();
     let mut ordered = pods.to_vec();
     if count < ordered.len() {
-        ordered.sort_by(|a, b| order(a, b, &rank, now));
+        ordered.sort_by_cached_key(|pod| key(pod, rank(pod), now));
     }
     ordered.truncate(count);
     ordered
 }
 
-fn order(a: &Pod, b: &Pod, rank: &dyn Fn(&Pod) -> usize, now: Now) -> Ordering {
-    let first = |pod: &Pod| {
-        (pod.spec.node_name.is_some(), phase(pod.phase()), pod.is_ready(), deletion_cost(pod), Reverse(rank(pod)))
-    };
-    let created = |pod: &Pod| now.since(pod.metadata.creation_timestamp.as_ref().map(|time| time.0), None);
-    let ready = |pod: &Pod| pod.ready_for(now);
-    let by_age =
-        |age: &dyn Fn(&Pod) -> Option<Duration>| younger(age(a), age(b)).then_with(|| tie(a, b, age(a) != age(b)));
-    first(a)
-        .cmp(&first(b))
-        .then_with(|| by_age(&ready))
-        .then_with(|| b.restarts().cmp(&a.restarts()))
-        .then_with(|| by_age(&created))
+/// What sets the pod first that goes first. Times are compared by their magnitude, so that not always the newest goes (K8s
+/// `logarithmicRankDiff`), and pods that are equal but for that go by uid, which favours none.
+///
+/// A key and not the comparison of Kubernetes: that one lets the uid decide between times of one magnitude, but the number of
+/// restarts between equal times, so that of three pods each may come before another.
+fn key(pod: &Pod, rank: usize, now: Now) -> impl Ord + use<> {
+    let created = now.since(pod.metadata.creation_timestamp.as_ref().map(|time| time.0), None);
+    (
+        (pod.spec.node_name.is_some(), phase(pod.phase()), pod.is_ready(), deletion_cost(pod), Reverse(rank)),
+        (magnitude(pod.ready_for(now)), Reverse(pod.restarts()), magnitude(created)),
+        uid(&pod.metadata).to_owned(),
+    )
 }
 
-/// Pods whose times are of one magnitude go in an order that favours none.
-fn tie(a: &Pod, b: &Pod, differ: bool) -> Ordering {
-    if differ { uid(&a.metadata).cmp(uid(&b.metadata)) } else { Ordering::Equal }
-}
-
-/// The younger one first; times are compared by their magnitude, so that not always the newest goes (K8s
-/// `logarithmicRankDiff`).
-fn younger(a: Option<Duration>, b: Option<Duration>) -> Ordering {
-    let magnitude = |age: Option<Duration>| age.and_then(|age| age.as_nanos().checked_ilog2());
-    magnitude(a).cmp(&magnitude(b))
+/// The younger, the less.
+fn magnitude(age: Option<Duration>) -> Option<u32> {
+    age.and_then(|age| age.as_nanos().checked_ilog2())
 }
 
 fn phase(phase: &str) -> u8 {
@@ -77,4 +69,51 @@ fn phase(phase: &str) -> u8 {
 fn deletion_cost(pod: &Pod) -> i32 {
     let text = pod.metadata.annotations.as_ref().and_then(|all| all.get(DELETION_COST));
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Ready for these seconds.
+    fn pod(uid: &str, seconds: i64, restarts: i32, now: Now) -> Pod {
+        let since = jiff::Timestamp::from_second(now.clock.as_second() - seconds).unwrap();
+        serde_json::from_value(json!({
+            "metadata": {"uid": uid, "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
+                "containerStatuses": [{"name": "a", "restartCount": restarts}],
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn pods_are_chosen_alike_in_any_order() {
+        let now = Now { clock: "2026-01-02T00:00:00Z".parse().unwrap(), ..Now::default() };
+        // The first comes before the second by its restarts, the second before the third and that before the first by uid.
+        let [a, b, c] = [pod("3", 3600, 3, now), pod("1", 3600, 0, now), pod("2", 3700, 0, now)];
+        let orders = [[&a, &b, &c], [&a, &c, &b], [&b, &a, &c], [&b, &c, &a], [&c, &a, &b], [&c, &b, &a]];
+        for order in orders {
+            let chosen = choose(&order, &[], 2, now).into_iter().map(|pod| uid(&pod.metadata)).collect::<Vec<_>>();
+            assert_eq!(chosen, ["3", "1"]);
+        }
+    }
+
+    #[test]
+    fn many_pods_of_few_ages_are_chosen() {
+        let now = Now { clock: "2026-01-02T00:00:00Z".parse().unwrap(), ..Now::default() };
+        let pods: Vec<Pod> = (0..200)
+            .map(|number| {
+                let mixed = number * 7919 % 200;
+                pod(&format!("{mixed:03}"), 3600 + mixed % 3, i32::try_from(number % 4).unwrap(), now)
+            })
+            .collect();
+        let all: Vec<&Pod> = pods.iter().collect();
+        let chosen = choose(&all, &[], 50, now);
+        assert!(chosen.len() == 50 && chosen.iter().all(|pod| pod.restarts().0 == 3));
+    }
 }
