@@ -25,7 +25,7 @@ fn forwarded_request_keeps_its_upgrade_and_loses_credentials() {
         ("content-length", "7"),
         ("x-sampan-node", "another"),
     ]);
-    let made = super::request("edge-1", "10.0.0.2:9446", &parts).unwrap();
+    let made = request("edge-1", "10.0.0.2:9446", &parts).unwrap();
     assert_eq!((made.uri().to_string(), made.method().as_str()), ("/exec/ns/p/c?command=ls&output=1".into(), "POST"));
     let all = |name: &str| -> Vec<&str> {
         made.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
@@ -34,7 +34,7 @@ fn forwarded_request_keeps_its_upgrade_and_loses_credentials() {
     assert_eq!((all("connection"), all("upgrade")), (vec!["Upgrade"], vec!["SPDY/3.1"]));
     assert_eq!(all("x-stream-protocol-version").len(), 2);
     assert!(all("authorization").is_empty() && all("content-length").is_empty());
-    assert!(super::request("edge-1", "a\nb", &parts).is_none() && super::request("a\nb", "x", &parts).is_none());
+    assert!(request("edge-1", "a\nb", &parts).is_none() && request("a\nb", "x", &parts).is_none());
 }
 
 #[test]
