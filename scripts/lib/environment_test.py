@@ -4,8 +4,8 @@ import re
 import unittest
 
 REPO = os.path.join(os.path.dirname(__file__), "..", "..")
-# Variables that a test sets for its own child, that the system sets, or that every program has.
-OTHERS = {"CARGO_HOME", "TEST_NODE_SOCKET", "TMPDIR", "VERSION_CODENAME"}
+# Variables that a test sets for its own child, that the system sets, that every program has, or that the node sets in pods.
+OTHERS = {"CARGO_HOME", "TEST_NODE_SOCKET", "TMPDIR", "VERSION_CODENAME", "SAMPAN_STOP_LOCK"}
 # How a variable from outside is read: in Rust and Python by its name, in shell scripts with a default.
 READ = {
     ".rs": r'"((?:TEST|SAMPAN)_[A-Z_]+)"|env::var(?:_os)?\("(EDGE_RUNTIME_BIN|PICTURES|PROMTOOL)"|option_env!\("([A-Z_]+)"',
