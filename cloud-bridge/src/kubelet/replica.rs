@@ -11,11 +11,11 @@ use crate::info;
 use crate::listen;
 use crate::pki::PkiError;
 use crate::pki::authority::{Authority, Signed};
-use crate::pki::identity::{Holder, is_node_name};
+use crate::pki::identity::{BRIDGE_GROUP, BRIDGE_USER, Holder, is_node_name};
 
 /// Subject of the client certificate of a bridge: user and group. Only bridges have the key of the authority that signs it, and
 /// it signs no such subject for others.
-const BRIDGE: (&str, &str) = ("sampan:bridge", "sampan:bridges");
+const BRIDGE: (&str, &str) = (BRIDGE_USER, BRIDGE_GROUP);
 
 /// Header of a forwarded request: the node that it is for.
 pub(super) const NODE: HeaderName = HeaderName::from_static("x-sampan-node");
