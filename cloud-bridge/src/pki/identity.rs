@@ -16,8 +16,9 @@ pub const NODE_USER_PREFIX: &str = "system:node:";
 /// Group of all nodes.
 pub const NODE_GROUP: &str = "system:nodes";
 
-/// User and group of a bridge, as it proves itself to other bridges of its cluster.
+/// User name of a bridge, as it proves itself to other bridges of its cluster.
 pub const BRIDGE_USER: &str = "sampan:bridge";
+/// Group of all bridges.
 pub const BRIDGE_GROUP: &str = "sampan:bridges";
 
 /// The user name of a node.
