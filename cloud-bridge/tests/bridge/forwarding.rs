@@ -55,7 +55,7 @@ impl Two {
         // Both have one kubelet address, and only `asked` listens there.
         let endpoint = KubeletEndpoint { kind: AddressType::InternalIp, address: address.ip(), port: address.port() };
         let settings = Settings {
-            kubelet: Some(Arc::new(move |_| Some(endpoint))),
+            kubelet: Some(Arc::new(move |_: &str| Some(endpoint))),
             replica_place: Some(place.to_string()),
             ..Settings::default()
         };
