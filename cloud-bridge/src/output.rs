@@ -84,7 +84,8 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 }
 
 fn print_to(mut out: impl Write, text: &str) -> anyhow::Result<()> {
-    match out.write_all(text.as_bytes()) {
+    // Standard output keeps a last line without an end, and what fails when the process ends is told to nobody.
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ReaderGone.into()),
         done => done.context("stdout"),
     }
@@ -123,6 +124,12 @@ mod tests {
         assert!(print_to(Broken(ErrorKind::BrokenPipe), "a").unwrap_err().is::<ReaderGone>());
         assert!(!print_to(Broken(ErrorKind::StorageFull), "a").unwrap_err().is::<ReaderGone>());
         print_to(Vec::new(), "a").unwrap();
+    }
+
+    #[test]
+    fn text_that_stays_in_a_buffer_is_no_success() {
+        let mut full = std::io::LineWriter::new(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
+        print_to(&mut full, "no end of line").unwrap_err();
     }
 
     #[test]

@@ -4,9 +4,11 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use tokio::time::timeout;
 
 use crate::flags;
 
@@ -15,6 +17,8 @@ const PACKAGED: &str = "/var/lib/cloud-bridge";
 /// Arguments of the packaged service.
 const SERVICE: &str = "/etc/default/cloud-bridge";
 const ENVIRONMENT: &str = "CLOUD_BRIDGE_STATE";
+/// Time for the first answer of an API: a client of kube waits forever. An API under load takes seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Flags of commands that ask a bridge's API.
 #[derive(Debug, Clone, Args)]
@@ -94,12 +98,9 @@ impl Reach {
     /// It does not answer: why, and what to do.
     pub(crate) async fn running(self) -> anyhow::Result<(kube::Client, Option<PathBuf>)> {
         let (client, state) = self.client().await?;
-        match client.apiserver_version().await {
-            // What the API refuses is told where it is needed.
-            Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_))) => {
-                bail!(unanswered(&error, state.as_deref()))
-            }
-            _ => Ok((client, state)),
+        match silence(&client, PATIENCE).await {
+            Some(cause) => bail!(unanswered(&cause, state.as_deref())),
+            None => Ok((client, state)),
         }
     }
 
@@ -140,13 +141,26 @@ impl Reach {
     }
 }
 
-/// What to look at if an API does not answer. The last cause is what the kernel or TLS says; those before it only say that a
-/// request failed.
-fn unanswered(error: &kube::Error, state: Option<&Path>) -> String {
+/// Why an API does not answer within `patience`; `None` if it does. What it refuses is told where it is needed.
+async fn silence(client: &kube::Client, patience: Duration) -> Option<String> {
+    match timeout(patience, client.apiserver_version()).await {
+        Err(_) => Some(format!("no answer within {} s", patience.as_secs())),
+        Ok(Err(error @ (kube::Error::Service(_) | kube::Error::HyperError(_)))) => Some(cause(&error)),
+        Ok(_) => None,
+    }
+}
+
+/// The last cause, which is what the kernel or TLS says; those before it only say that a request failed.
+fn cause(error: &kube::Error) -> String {
     let mut cause: &dyn Error = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
+    cause.to_string()
+}
+
+/// What to look at if an API does not answer.
+fn unanswered(cause: &str, state: Option<&Path>) -> String {
     match state {
         Some(state) => format!(
             "the bridge of {} does not answer: {cause}; see systemctl status cloud-bridge, or cloud-bridge doctor",
@@ -243,10 +257,20 @@ mod tests {
 
     #[test]
     fn stopped_bridge_is_named_with_the_cause() {
-        let error = || kube::Error::Service(io::Error::from(io::ErrorKind::ConnectionRefused).into());
-        let why = unanswered(&error(), Some(Path::new("/s")));
+        let cause = cause(&kube::Error::Service(io::Error::from(io::ErrorKind::ConnectionRefused).into()));
+        let why = unanswered(&cause, Some(Path::new("/s")));
         assert!(why.starts_with("the bridge of /s does not answer: connection refused; see systemctl"), "{why}");
-        assert_eq!(unanswered(&error(), None), "the API does not answer: connection refused");
+        assert_eq!(unanswered(&cause, None), "the API does not answer: connection refused");
+    }
+
+    #[tokio::test]
+    async fn api_that_never_answers_is_left_in_time() {
+        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, io::Error>>()
+        });
+        let client = kube::Client::new(silent, "default");
+        let why = silence(&client, Duration::from_millis(10)).await.unwrap();
+        assert!(why.contains("no answer within"), "{why}");
     }
 
     #[test]

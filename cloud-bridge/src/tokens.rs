@@ -79,16 +79,29 @@ pub(crate) async fn run(verb: TokenVerb) -> anyhow::Result<()> {
         }
         TokenVerb::Delete(options) => {
             let (client, _) = options.reach.running().await?;
-            for name in &options.name {
-                let of = match claims::is_name(name) {
+            let delete = async |name: &str| {
+                Ok::<_, anyhow::Error>(match claims::is_name(name) {
                     true => format!("boards {}", claims::delete(&client, name).await?.name_pattern),
                     false => format!("node {}", token::delete(&client, name).await?.node),
-                };
-                print(&format!("token {name} of {of} deleted\n"))?;
-            }
-            Ok(())
+                })
+            };
+            delete_all(&options.name, delete, print).await
         }
     }
+}
+
+/// Deletes all, and tells of each whose it was: also if nobody reads it.
+async fn delete_all(
+    names: &[String],
+    delete: impl AsyncFn(&str) -> anyhow::Result<String>,
+    tell: impl Fn(&str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut told = Ok(());
+    for name in names {
+        let of = delete(name).await?;
+        told = told.and(tell(&format!("token {name} of {of} deleted\n")));
+    }
+    told
 }
 
 /// A token of either kind.
@@ -142,6 +155,18 @@ fn listed(tokens: &[Row], form: Option<Form>, now: Timestamp) -> anyhow::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn tokens_are_deleted_though_nobody_reads() {
+        let deleted = std::cell::RefCell::new(Vec::new());
+        let delete = async |name: &str| {
+            deleted.borrow_mut().push(name.to_owned());
+            Ok::<_, anyhow::Error>("node n".to_owned())
+        };
+        let done = delete_all(&["a".into(), "b".into()], delete, |_| Err(anyhow::anyhow!("no reader"))).await;
+        assert_eq!(done.unwrap_err().to_string(), "no reader");
+        assert_eq!(*deleted.borrow(), ["a", "b"]);
+    }
 
     #[test]
     fn list_has_all_forms() {

@@ -131,6 +131,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     super::prepare(&socket)?;
+    super::probe(&socket)?;
     let arrival = Arc::clone(&client.arrival);
     arrival.within(socket.readable()).await?;
     arrival.turn().await;

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 
 pub use arrival::Arrival;
@@ -31,6 +32,9 @@ pub(crate) use room::Source;
 
 /// Written data that stays unacknowledged this long ends the connection (tcp(7), TCP_USER_TIMEOUT).
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Idle time before probes of a client's connection, and their interval. A client without power sends no end, and a silent log
+/// that it follows would be kept forever.
+const PROBES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(15));
 /// Pause after an error of accept(2).
 const PAUSE: Duration = Duration::from_millis(100);
 /// Interval between two log lines about errors of accept(2).
@@ -42,7 +46,12 @@ const TOLD: Duration = Duration::from_secs(60);
 /// The connection has ended already.
 pub fn prepare(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
-    socket2::SockRef::from(socket).set_tcp_user_timeout(Some(USER_TIMEOUT))
+    SockRef::from(socket).set_tcp_user_timeout(Some(USER_TIMEOUT))
+}
+
+/// Ends the connection of a client whose machine is gone, even if nothing is sent to it. Nodes are probed by the link's own pings.
+fn probe(socket: &TcpStream) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBES.0).with_interval(PROBES.1))
 }
 
 /// Accepts until dropped; each connection is served by a task of its own.
@@ -80,5 +89,21 @@ where
                 log::debug!("{port}: {peer}: {error}");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn idle_connection_of_a_client_is_probed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        prepare(&socket).unwrap();
+        assert!(!SockRef::from(&socket).keepalive().unwrap(), "not for nodes");
+        probe(&socket).unwrap();
+        assert!(SockRef::from(&socket).keepalive().unwrap());
     }
 }

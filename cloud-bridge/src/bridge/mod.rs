@@ -58,6 +58,7 @@ mod nodes;
 pub mod overview;
 mod pauses;
 mod peer_pod;
+mod places;
 mod pod_ranges;
 mod pod_references;
 mod policy_view;

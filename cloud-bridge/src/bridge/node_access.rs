@@ -22,6 +22,9 @@ pub const ISSUED_FROM: &str = "sampan.dev/certificates-from";
 /// Set by an administrator: whatever it says but `false` keeps the node out. A join takes it away.
 pub const REVOKED: &str = "sampan.dev/revoked";
 
+/// Bytes of an annotation that is kept: an address, or the mark of a rotation.
+const LONGEST: usize = 128;
+
 /// Why a node is not let in. The texts are for the person at the node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdmitted {
@@ -60,7 +63,8 @@ impl Access {
     pub(super) fn of(metadata: &ObjectMeta) -> Self {
         let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
         let from = annotation(ISSUED_FROM).and_then(|text| text.parse::<Timestamp>().ok()).map(SystemTime::from);
-        let text = |name: &str| annotation(name).map(|text| text.as_str().into());
+        // Kept for each node; an annotation may have 256 KiB.
+        let text = |name: &str| annotation(name).filter(|text| text.len() <= LONGEST).map(|text| text.as_str().into());
         Self {
             revoked: is_revoked(metadata),
             from,
@@ -250,6 +254,14 @@ mod tests {
         assert_eq!(after(Some(at(4)), at(5)), Timestamp::from_millisecond(5).unwrap());
         assert_eq!(after(Some(at(9)), at(5)), Timestamp::from_millisecond(10).unwrap());
         assert_eq!(after(Some(at(u64::MAX / 4)), at(5)), Timestamp::MAX, "no panic");
+    }
+
+    #[test]
+    fn long_address_of_a_bridge_is_not_kept() {
+        let at = |text: &str| access(&[(REPLICA_ANNOTATION, text)]).replica_at;
+        let longest = "[2001:db8:1111:2222:3333:4444:5555:6666%4294967295]:65535";
+        assert_eq!(at(longest).as_deref(), Some(longest));
+        assert_eq!(at(&"1".repeat(LONGEST + 1)), None);
     }
 
     #[test]

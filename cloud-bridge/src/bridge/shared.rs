@@ -15,6 +15,7 @@ use super::jobs::known::Jobs;
 use super::node::Node;
 use super::node_access::{self, NodeAccess, NotAdmitted};
 use super::nodes::Nodes;
+use super::places::may_dial;
 use super::pod_ranges::PodRanges;
 use super::reports::NodeOverrides;
 use super::rules::state::RuleState;
@@ -170,7 +171,7 @@ impl Shared {
     /// The place of another bridge that its Node names, for requests about a node that is not connected here. `own` is the place
     /// of this bridge.
     pub(super) fn elsewhere(&self, node: &str, named: Option<String>, own: Option<&str>) -> Option<String> {
-        named.filter(|place| own != Some(place.as_str()) && !self.is_connected(node))
+        named.filter(|place| own != Some(place.as_str()) && may_dial(place, own) && !self.is_connected(node))
     }
 
     pub(super) fn overrides(&self) -> NodeOverrides {

@@ -1,4 +1,4 @@
-//! Number of requests that are forwarded to other bridges: in total and for each node. Pure but for the count.
+//! Number of requests that are forwarded to other bridges: in total, for each node and for each namespace. Pure but for the count.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +19,7 @@ pub(super) struct Count(Mutex<Taken>);
 struct Taken {
     all: usize,
     nodes: HashMap<String, usize>,
+    namespaces: HashMap<String, usize>,
 }
 
 /// One forwarded request, until it is dropped.
@@ -26,6 +27,7 @@ struct Taken {
 pub(super) struct Place {
     count: Arc<Count>,
     node: String,
+    namespace: Option<String>,
 }
 
 impl Count {
@@ -33,16 +35,21 @@ impl Count {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request for this node; `None` if there are too many.
-    pub(super) fn take(self: &Arc<Self>, node: &str) -> Option<Place> {
+    /// Counts a request for this node; `None` if there are too many. A request about a pod of a namespace finds no room if the
+    /// namespace has as many as are free: streams may stay for days, and those of a few namespaces must not exclude others.
+    pub(super) fn take(self: &Arc<Self>, node: &str, namespace: Option<&str>) -> Option<Place> {
         let mut taken = self.taken();
-        let own = taken.nodes.get(node).copied().unwrap_or_default();
-        if taken.all >= ALL || own >= EACH {
+        let number = |counts: &HashMap<String, usize>, name: &str| counts.get(name).copied().unwrap_or_default();
+        let is_greedy = namespace.is_some_and(|name| number(&taken.namespaces, name) >= ALL.saturating_sub(taken.all));
+        if is_greedy || taken.all >= ALL || number(&taken.nodes, node) >= EACH {
             return None;
         }
         taken.all += 1;
-        taken.nodes.insert(node.to_owned(), own + 1);
-        Some(Place { count: Arc::clone(self), node: node.to_owned() })
+        *taken.nodes.entry(node.to_owned()).or_default() += 1;
+        if let Some(name) = namespace {
+            *taken.namespaces.entry(name.to_owned()).or_default() += 1;
+        }
+        Some(Place { count: Arc::clone(self), node: node.to_owned(), namespace: namespace.map(str::to_owned) })
     }
 }
 
@@ -50,11 +57,19 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.count.taken();
         taken.all -= 1;
-        if let Some(own) = taken.nodes.get_mut(&self.node) {
-            *own -= 1;
-            if *own == 0 {
-                taken.nodes.remove(&self.node);
-            }
+        less(&mut taken.nodes, &self.node);
+        if let Some(name) = &self.namespace {
+            less(&mut taken.namespaces, name);
+        }
+    }
+}
+
+/// Takes one away, and the name with the last.
+fn less(counts: &mut HashMap<String, usize>, name: &str) {
+    if let Some(own) = counts.get_mut(name) {
+        *own -= 1;
+        if *own == 0 {
+            counts.remove(name);
         }
     }
 }
@@ -66,10 +81,10 @@ mod tests {
     #[test]
     fn forwarded_requests_are_limited_by_node_and_in_all() {
         let count = Arc::<Count>::default();
-        let all = |node: &str| -> Vec<Place> { std::iter::from_fn(|| count.take(node)).collect() };
+        let all = |node: &str| -> Vec<Place> { std::iter::from_fn(|| count.take(node, None)).collect() };
         let mut taken = all("a");
         assert_eq!(taken.len(), EACH);
-        assert!(count.take("b").is_some(), "others have room");
+        assert!(count.take("b", None).is_some(), "others have room");
         taken.pop();
         assert_eq!(all("a").len(), 1, "an ended request makes room");
         let others: Vec<Vec<Place>> = (0..9).map(|n| all(&format!("node-{n}"))).collect();
@@ -77,5 +92,20 @@ mod tests {
         drop((taken, others));
         let left = count.taken();
         assert!(left.nodes.is_empty() && left.all == 0, "{left:?}");
+    }
+
+    #[test]
+    fn namespace_with_many_streams_leaves_room_for_others() {
+        let count = Arc::<Count>::default();
+        let all = |name: &str| -> Vec<Place> {
+            (0..).map_while(|n: usize| count.take(&format!("node-{name}-{}", n / EACH), Some(name))).collect()
+        };
+        let (eve, bob) = (all("eve"), all("bob"));
+        assert_eq!((eve.len(), bob.len()), (ALL / 2, ALL / 4));
+        assert!(count.take("a", Some("carol")).is_some() && count.take("a", None).is_some());
+        drop(eve);
+        assert!(count.take("a", Some("bob")).is_some(), "room that is free again is anyone's");
+        drop(bob);
+        assert!(count.taken().namespaces.is_empty());
     }
 }

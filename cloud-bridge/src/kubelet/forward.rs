@@ -79,9 +79,10 @@ impl Forwarder {
         asked: &KubeletRequest,
         parts: &Parts,
     ) -> Result<Response<Body>, BackendError> {
-        let counted = self.count.take(node).ok_or_else(|| {
+        let counted = self.count.take(node, namespace(asked)).ok_or_else(|| {
             BackendError::Busy(format!(
-                "too many requests are forwarded to other bridges ({EACH} for one node, {ALL} in all); close some, or try again later"
+                "too many requests are forwarded to other bridges ({EACH} for one node, {ALL} in all, and for one namespace no more than \
+                 are free); close some, or try again later"
             ))
         })?;
         let problem = |why: String| {
@@ -174,6 +175,14 @@ fn is_answered_soon(asked: &KubeletRequest) -> bool {
     !matches!(asked, KubeletRequest::Logs { options: LogOptions { follow: true, .. }, .. })
 }
 
+/// Namespace of the pod that a request is about. Other requests are those of the cluster's components.
+fn namespace(asked: &KubeletRequest) -> Option<&str> {
+    match asked {
+        KubeletRequest::Logs { namespace, .. } | KubeletRequest::Connect { namespace, .. } => Some(namespace),
+        KubeletRequest::Healthz | KubeletRequest::Stats { .. } | KubeletRequest::Metrics | KubeletRequest::Pods => None,
+    }
+}
+
 /// The request for the other bridge: without a body, which no request has, and without the caller's credentials. `None` if
 /// `place` or `node` is none.
 fn request(node: &str, place: &str, parts: &Parts) -> Option<Request<Empty<Bytes>>> {
@@ -189,7 +198,9 @@ fn request(node: &str, place: &str, parts: &Parts) -> Option<Request<Empty<Bytes
 
 /// Whether a header is for the other bridge. `Connection` and `Upgrade` ask for the protocol that both ends of the streams speak.
 fn is_passed_on(name: &HeaderName) -> bool {
-    *name != header::AUTHORIZATION && *name != header::HOST && *name != replica::NODE && !is_of_body(name)
+    const NOT: [HeaderName; 5] =
+        [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::COOKIE, header::HOST, replica::NODE];
+    !NOT.contains(name) && !is_of_body(name)
 }
 
 /// Whether a header says how a body is sent (RFC 9112, section 6), or what else the connection is asked for.

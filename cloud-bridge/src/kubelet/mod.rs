@@ -143,7 +143,10 @@ impl Ports {
         let Some(holder) = due.holder else {
             match self.listen(due.port) {
                 Ok((listener, port)) => self.open(&mut state, node, listener, port),
-                Err(error) => log::warn!("node {node}: port {} of its kubelet API is not open here: {error}", due.port),
+                Err(error) if state.table.refused(node, due.port) => {
+                    log::warn!("node {node}: port {} of its kubelet API is not open here: {error}", due.port);
+                }
+                Err(_) => {}
             }
             return;
         };

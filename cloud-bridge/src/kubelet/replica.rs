@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
+use anyhow::ensure;
 use clap::Args;
 use http::{HeaderMap, HeaderName};
 use tokio::net::TcpListener;
@@ -11,11 +12,11 @@ use crate::info;
 use crate::listen;
 use crate::pki::PkiError;
 use crate::pki::authority::{Authority, Signed};
-use crate::pki::identity::{Holder, is_node_name};
+use crate::pki::identity::{BRIDGE_GROUP, BRIDGE_USER, Holder, is_node_name};
 
 /// Subject of the client certificate of a bridge: user and group. Only bridges have the key of the authority that signs it, and
 /// it signs no such subject for others.
-const BRIDGE: (&str, &str) = ("sampan:bridge", "sampan:bridges");
+const BRIDGE: (&str, &str) = (BRIDGE_USER, BRIDGE_GROUP);
 
 /// Header of a forwarded request: the node that it is for.
 pub(super) const NODE: HeaderName = HeaderName::from_static("x-sampan-node");
@@ -37,10 +38,18 @@ impl ReplicaFlags {
     /// Where other bridges reach the port, if they do: `IP:PORT`.
     ///
     /// # Errors
-    /// The socket cannot be asked.
-    pub fn place(&self, listener: Option<&TcpListener>) -> std::io::Result<Option<String>> {
+    /// The socket cannot be asked, or it is one of loopback, which no other machine reaches.
+    pub fn place(&self, listener: Option<&TcpListener>) -> anyhow::Result<Option<String>> {
         let Some(listener) = listener else { return Ok(None) };
-        Ok(info::place(listener.local_addr()?, self.replica_address))
+        let bound = listener.local_addr()?;
+        let place = info::place(bound, self.replica_address);
+        if place.is_none() {
+            const CURE: &str = "other bridges do not reach it; name an address that they reach with --replica-address";
+            ensure!(!bound.ip().is_loopback(), "--replica-listen {bound}: {CURE}");
+            // The network may not be there yet.
+            log::warn!("--replica-listen {bound}: this machine has no address; {CURE}");
+        }
+        Ok(place)
     }
 
     /// Names under which the port is reached.
@@ -124,6 +133,18 @@ mod tests {
             let refused = check(Some(&holder(user, group)), clock::now());
             assert_eq!(refused, Err(NotABridge::Other(user.to_owned())), "{group:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn port_that_no_other_bridge_reaches_is_refused() {
+        let loopback: IpAddr = [127, 0, 0, 1].into();
+        let mut flags = ReplicaFlags { replica_listen: Some(SocketAddr::new(loopback, 0)), replica_address: None };
+        assert_eq!(flags.place(None).unwrap(), None);
+        let listener = flags.bind().await.unwrap();
+        let why = flags.place(listener.as_ref()).unwrap_err().to_string();
+        assert!(why.contains("127.0.0.1") && why.contains("--replica-address"), "{why}");
+        flags.replica_address = Some(loopback);
+        assert!(flags.place(listener.as_ref()).unwrap().unwrap().starts_with("127.0.0.1:"));
     }
 
     #[test]

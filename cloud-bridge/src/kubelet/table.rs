@@ -14,6 +14,8 @@ pub(super) struct Table {
     /// Ports at this bridge's address that Node objects name, by node and by port.
     named: HashMap<String, u16>,
     claims: BTreeSet<(u16, String)>,
+    /// Ports that could not be opened, by node.
+    refused: HashMap<String, u16>,
 }
 
 /// A port that must be opened for a node.
@@ -55,6 +57,7 @@ impl Table {
 
     /// The port of the node was closed.
     pub(super) fn closed(&mut self, node: &str) {
+        self.refused.remove(node);
         if let Some(port) = self.open.remove(node) {
             self.holders.remove(&port);
         }
@@ -72,6 +75,11 @@ impl Table {
             self.named.insert(node.to_owned(), port);
             self.claims.insert((port, node.to_owned()));
         }
+    }
+
+    /// The port of the node could not be opened. Returns whether this is new: each heartbeat of the Node tries it again.
+    pub(super) fn refused(&mut self, node: &str, port: u16) -> bool {
+        self.refused.insert(node.to_owned(), port) != Some(port)
     }
 
     /// The port that must be opened for a node, by its Node object. `is_connected`: the node is connected to this bridge, which
@@ -109,6 +117,17 @@ mod tests {
         table.seen("b", None);
         table.closed("b");
         assert!(table.is_free(10_361, "c"));
+    }
+
+    #[test]
+    fn port_that_cannot_be_opened_is_told_once() {
+        let mut table = Table::default();
+        assert!(table.refused("b", 10_360) && !table.refused("b", 10_360));
+        assert!(table.refused("a", 10_360) && table.refused("b", 10_361), "another node, another port");
+        table.opened("b", 10_361);
+        assert!(table.refused("b", 10_361), "it was open in between");
+        table.closed("b");
+        assert!(table.refused("b", 10_361), "it was deleted in between");
     }
 
     #[test]

@@ -183,7 +183,8 @@ impl Authority {
     /// which must be approved, and nothing else of it.
     ///
     /// # Errors
-    /// [`PkiError::Request`] when it is unreadable, has a wrong signature or no name, or asks for the identity of a node.
+    /// [`PkiError::Request`] when it is unreadable, has a wrong signature or no name, or asks for the identity of a node
+    /// or a bridge.
     pub fn person(&self, request: &[u8], life: Duration) -> Result<String, PkiError> {
         let request = check_person_request(request)?;
         let mut params = subject("", None);

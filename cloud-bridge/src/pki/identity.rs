@@ -16,6 +16,11 @@ pub const NODE_USER_PREFIX: &str = "system:node:";
 /// Group of all nodes.
 pub const NODE_GROUP: &str = "system:nodes";
 
+/// User name of a bridge, as it proves itself to other bridges of its cluster.
+pub const BRIDGE_USER: &str = "sampan:bridge";
+/// Group of all bridges.
+pub const BRIDGE_GROUP: &str = "sampan:bridges";
+
 /// The user name of a node.
 pub fn node_user(node: &str) -> String {
     format!("{NODE_USER_PREFIX}{node}")

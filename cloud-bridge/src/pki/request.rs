@@ -7,7 +7,7 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::FromDer;
 
 use super::PkiError;
-use super::identity::{NODE_GROUP, NODE_USER_PREFIX, node_user};
+use super::identity::{BRIDGE_GROUP, BRIDGE_USER, NODE_GROUP, NODE_USER_PREFIX, node_user};
 
 /// Longest request that is looked at; a P-256 request has about 250 bytes.
 pub(super) const MAX_REQUEST: usize = 8 * 1024;
@@ -38,7 +38,8 @@ pub fn check_node_request(node: &str, request: &[u8]) -> Result<CertificateSigni
 /// A user's request, PEM of PKCS #10, as it can be signed.
 ///
 /// # Errors
-/// [`PkiError::Request`] when it is unreadable, has a wrong signature or no name, or asks for the identity of a node.
+/// [`PkiError::Request`] when it is unreadable, has a wrong signature or no name, or asks for the identity of a node or
+/// a bridge.
 pub(super) fn check_person_request(request: &[u8]) -> Result<CertificateSigningRequestParams, PkiError> {
     let wrong = |why: &str| PkiError::Request(why.to_owned());
     let text = str::from_utf8(request).map_err(|_| wrong("is no PEM"))?;
@@ -59,6 +60,9 @@ pub(super) fn check_person_request(request: &[u8]) -> Result<CertificateSigningR
     }
     if user.starts_with(NODE_USER_PREFIX) || groups.iter().any(|group| group == NODE_GROUP) {
         return Err(wrong("asks for the identity of a node, which gets its certificate when it joins"));
+    }
+    if user == BRIDGE_USER || groups.iter().any(|group| group == BRIDGE_GROUP) {
+        return Err(wrong("asks for the identity of a bridge, which makes its certificate itself"));
     }
     Ok(request)
 }

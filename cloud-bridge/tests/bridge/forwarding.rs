@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_bridge::accept::Gate;
-use cloud_bridge::bridge::{AddressType, Settings};
+use cloud_bridge::bridge::{AddressType, KubeletEndpoint, Settings};
 use cloud_bridge::kubelet::forward::Forwarder;
 use cloud_bridge::kubelet::{Ports, replica_port};
 use cloud_bridge::listen;
@@ -51,7 +51,14 @@ impl Two {
         let (authority, callers) = (copy(&one), Authority::create("callers").unwrap());
         let listener = listen::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let place = listener.local_addr().unwrap();
-        let settings = Settings { replica_place: Some(place.to_string()), ..Settings::default() };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port().await));
+        // Both have one kubelet address, and only `asked` listens there.
+        let endpoint = KubeletEndpoint { kind: AddressType::InternalIp, address: address.ip(), port: address.port() };
+        let settings = Settings {
+            kubelet: Some(Arc::new(move |_: &str| Some(endpoint))),
+            replica_place: Some(place.to_string()),
+            ..Settings::default()
+        };
         let has = TestBridge::with_settings(cluster, one, settings).await;
         let (bridge, shared) = (has.bridge.clone(), Arc::clone(&authority));
         let port = tokio::spawn(async move {
@@ -60,7 +67,6 @@ impl Two {
         });
         let clients = [callers.certificate().clone()];
         let config = tls::server_config(two.certificate(), two.server(&[]).unwrap(), &clients, &[b"http/1.1"]).unwrap();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port().await));
         let ports = Ports::new(
             (AddressType::InternalIp, address.ip()),
             (address.port(), address.port()),
@@ -73,6 +79,8 @@ impl Two {
             kubelet: Some(Arc::new(move |node| kubelet.endpoint(node))),
             gone: Some(Arc::new(move |node| closing.close(node))),
             node_seen: Some(Arc::new(move |node| seen.seen(node))),
+            // A bridge at loopback only asks others there if it is reached there, too.
+            replica_place: Some("127.0.0.1:1".to_owned()),
             ..Settings::default()
         };
         let forwarder = Forwarder::new(copy(&two));
@@ -85,14 +93,11 @@ impl Two {
         self.authority.certificate().clone()
     }
 
-    /// Connects a node to the bridge without kubelet ports. Its object names the port of the other one.
+    /// Connects a node to the bridge without open kubelet ports. Its object names the port of the other one.
     async fn edge(&self, cluster: &Cluster, node: &str) -> (Identity, Edge) {
         let identity = self.has.join(cluster, node).await;
         let mut edge = self.has.connect(&identity, Store::default()).await;
-        let mut object = node_object(node);
-        object["status"]["addresses"] = json!([{"type": "InternalIP", "address": self.address.ip().to_string()}]);
-        object["status"]["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": self.address.port()}});
-        edge.report_and_wait(Report::Node { node: object }).await.unwrap();
+        edge.report_and_wait(Report::Node { node: node_object(node) }).await.unwrap();
         (identity, edge)
     }
 

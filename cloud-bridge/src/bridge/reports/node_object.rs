@@ -56,6 +56,8 @@ impl Wanted {
         for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
             condition.set("lastHeartbeatTime", now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
         }
+        // The node listens nowhere, and a port that it names could be another node's at a bridge.
+        status.remove("daemonEndpoints");
         if let Some(endpoint) = kubelet {
             let addresses = status.entry("addresses").or_insert_with(|| json!([]));
             if let Some(addresses) = addresses.as_array_mut() {
@@ -231,6 +233,16 @@ mod tests {
         assert_eq!(Wanted::of(&other, None, now()).unwrap().status["declaredFeatures"], json!(["A", "Z"]));
         let both = Wanted::of(&other, Some(endpoint), now()).unwrap().status;
         assert_eq!(both["declaredFeatures"], json!(["A", "ExtendWebSocketsToKubelet", "Z"]));
+    }
+
+    #[test]
+    fn node_cannot_name_a_kubelet_port() {
+        let endpoints = json!({"kubeletEndpoint": {"Port": 10_361}});
+        let node = json!({"metadata": {"name": "n"}, "status": {"addresses": [], "daemonEndpoints": endpoints}});
+        assert_eq!(Wanted::of(&node, None, now()).unwrap().status.get("daemonEndpoints"), None);
+        let endpoint = KubeletEndpoint { kind: AddressType::default(), address: [192, 0, 2, 5].into(), port: 10_360 };
+        let served = Wanted::of(&node, Some(endpoint), now()).unwrap().status;
+        assert_eq!(served["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10_360);
     }
 
     #[test]

@@ -18,6 +18,8 @@ fn forwarded_request_keeps_its_upgrade_and_loses_credentials() {
     let parts = parts(&[
         ("host", "10.0.0.1:10360"),
         ("authorization", "Bearer secret"),
+        ("proxy-authorization", "Basic c2VjcmV0"),
+        ("cookie", "session=secret"),
         ("connection", "Upgrade"),
         ("upgrade", "SPDY/3.1"),
         ("x-stream-protocol-version", "v5.channel.k8s.io"),
@@ -33,7 +35,9 @@ fn forwarded_request_keeps_its_upgrade_and_loses_credentials() {
     assert_eq!((all("host"), all("x-sampan-node")), (vec!["10.0.0.2:9446"], vec!["edge-1"]));
     assert_eq!((all("connection"), all("upgrade")), (vec!["Upgrade"], vec!["SPDY/3.1"]));
     assert_eq!(all("x-stream-protocol-version").len(), 2);
-    assert!(all("authorization").is_empty() && all("content-length").is_empty());
+    for gone in ["authorization", "proxy-authorization", "cookie", "content-length"] {
+        assert!(all(gone).is_empty(), "{gone}");
+    }
     assert!(request("edge-1", "a\nb", &parts).is_none() && request("a\nb", "x", &parts).is_none());
 }
 
@@ -44,6 +48,17 @@ fn only_a_followed_log_may_be_silent() {
     for uri in ["/containerLogs/ns/p/c", "/exec/ns/p/c?command=ls&output=1", "/stats/summary", "/portForward/ns/p"] {
         assert!(soon(uri), "{uri}");
     }
+}
+
+#[test]
+fn request_about_a_pod_counts_for_its_namespace() {
+    let of = |method: http::Method, uri: &str| {
+        let asked = request::parse(&method, &uri.parse().unwrap()).unwrap();
+        namespace(&asked).map(str::to_owned)
+    };
+    assert_eq!(of(http::Method::GET, "/containerLogs/shop/p/c?follow=true").as_deref(), Some("shop"));
+    assert_eq!(of(http::Method::POST, "/exec/shop/p/c?command=ls&output=1").as_deref(), Some("shop"));
+    assert_eq!(of(http::Method::GET, "/stats/summary"), None);
 }
 
 #[test]

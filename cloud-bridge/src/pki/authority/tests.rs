@@ -179,7 +179,13 @@ fn a_person_gets_what_was_approved_and_no_nodes_name() {
     assert_eq!((holder.subject.user.as_str(), holder.subject.groups), ("ann", vec!["team".to_owned()]));
     let left = holder.expires.duration_since(clock::now()).unwrap();
     assert!(left <= Duration::from_secs(3600) && left > Duration::from_secs(3000), "{left:?}");
-    for name in [&[(cn.clone(), "system:node:a")][..], &[(o.clone(), "system:nodes"), (cn, "x")], &[(o, "team")]] {
+    for name in [
+        &[(cn.clone(), "system:node:a")][..],
+        &[(o.clone(), "system:nodes"), (cn.clone(), "x")],
+        &[(o.clone(), "sampan:bridges"), (cn.clone(), "x")],
+        &[(cn, "sampan:bridge")],
+        &[(o, "team")],
+    ] {
         assert!(matches!(ask(name), Err(PkiError::Request(_))), "{name:?}");
     }
     for nonsense in

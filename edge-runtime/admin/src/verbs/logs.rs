@@ -52,22 +52,41 @@ fn run(given: Given) -> Result<(), CliError> {
     show(&mut reader, &id, &paths, &pod, &name)
 }
 
-/// Shows each log below a line with the name of its container, as tail(1) does. The others follow one that cannot be read.
 fn all(given: &Given, paths: &Paths) -> Result<(), CliError> {
     let pod = find::pod(given, paths)?;
-    for (name, _) in pod.containers.iter().filter(|(_, one)| one.kind != ContainerKind::Pause) {
-        if !write(&mut io::stdout(), format!("==> {name} <==\n").as_bytes())? {
+    let shown = pod.containers.iter().filter(|(_, one)| one.kind != ContainerKind::Pause);
+    each(shown.map(|(name, _)| name.as_str()), &mut io::stdout(), |name| {
+        let (mut reader, id) = open(given, paths, &pod, name)?;
+        show(&mut reader, &id, paths, &pod, name)
+    })
+}
+
+/// Shows each log below a line with the name of its container, as tail(1) does. The others follow one that cannot be read.
+///
+/// # Errors
+/// A log cannot be read, or the output cannot be written.
+fn each<'a>(
+    names: impl Iterator<Item = &'a str>,
+    out: &mut impl Write,
+    mut show: impl FnMut(&str) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let mut failed = Vec::new();
+    for name in names {
+        if !write(out, format!("==> {name} <==\n").as_bytes())? {
             return Ok(());
         }
-        match open(given, paths, &pod, name) {
-            Err(CliError::Failed(why)) => writeln!(io::stderr(), "container {name}: {why}")?,
-            opened => {
-                let (mut reader, id) = opened?;
-                show(&mut reader, &id, paths, &pod, name)?;
+        match show(name) {
+            Err(CliError::Failed(why)) => {
+                writeln!(io::stderr(), "container {name}: {why}")?;
+                failed.push(name);
             }
+            done => done?,
         }
     }
-    Ok(())
+    match failed.as_slice() {
+        [] => Ok(()),
+        names => Err(CliError::Failed(format!("cannot read the logs of {}", names.join(", ")))),
+    }
 }
 
 /// Opens the log of a container. Returns the id of the attempt that printed it, too.
@@ -145,6 +164,19 @@ fn options(given: &Given) -> Result<LogOptions, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn log_that_cannot_be_read_fails_after_the_others() {
+        let mut out = Vec::new();
+        let show = |name: &str| match name {
+            "b" => Err(CliError::Failed("gone".to_owned())),
+            _ => Ok(()),
+        };
+        let done = each(["a", "b", "c"].into_iter(), &mut out, show);
+        assert!(matches!(done, Err(CliError::Failed(why)) if why == "cannot read the logs of b"));
+        assert_eq!(String::from_utf8(out).unwrap(), "==> a <==\n==> b <==\n==> c <==\n");
+        assert!(each(["a"].into_iter(), &mut Vec::new(), show).is_ok());
+    }
 
     #[test]
     fn full_disk_is_a_failure_and_closed_pipe_is_not() {

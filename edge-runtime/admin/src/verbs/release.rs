@@ -44,11 +44,21 @@ fn run(given: Given) -> Result<(), CliError> {
         true => "starts when edge-runtime runs",
         false => "starts within 10 s",
     };
-    for pod in &found {
-        release(&paths, pod)?;
-        print(&format!("pod {}/{} is released and {when}", pod.namespace, pod.name))?;
+    release_all(&paths, &found, |pod| print(&format!("pod {}/{} is released and {when}", pod.namespace, pod.name)))
+}
+
+/// Releases all, and tells each: also if nobody reads it.
+fn release_all(
+    paths: &Paths,
+    pods: &[PodRecord],
+    tell: impl Fn(&PodRecord) -> Result<(), CliError>,
+) -> Result<(), CliError> {
+    let mut told = Ok(());
+    for pod in pods {
+        release(paths, pod)?;
+        told = told.and(tell(pod));
     }
-    Ok(())
+    told
 }
 
 /// Leaves the mark, which a power cut does not undo.
@@ -91,6 +101,16 @@ mod tests {
         assert!(why.ends_with(" uid, u1 or u2") || why.ends_with(" uid, u2 or u1"), "{why}");
         done(root.path(), &["u2"]).unwrap();
         assert!(paths.released("u2").exists() && !paths.released("u1").exists());
+    }
+
+    #[test]
+    fn pods_are_released_though_nobody_reads() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::new(root.path());
+        stored(&paths, &[("a", "shop", "a", StartHold::Held), ("b", "shop", "b", StartHold::Held)]);
+        let done = release_all(&paths, &find::stored_pods(&paths).unwrap(), |_| Err(CliError::Exit(141)));
+        assert!(matches!(done, Err(CliError::Exit(141))), "{done:?}");
+        assert!(paths.released("a").exists() && paths.released("b").exists());
     }
 
     #[test]
