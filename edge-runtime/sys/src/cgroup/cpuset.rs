@@ -1,5 +1,7 @@
 //! The CPUs of a container that runs.
 
+use std::path::PathBuf;
+
 use super::types::CgroupError;
 use super::{Cgroups, tree};
 
@@ -9,6 +11,16 @@ impl Cgroups {
     /// Whether containers can be kept on some of the CPUs.
     pub fn has_cpuset(&self) -> bool {
         self.hierarchies.of("cpuset").is_some()
+    }
+
+    /// Files that show which CPUs pods can use, the best first. The kernel shows none, or an empty set, in a cgroup that has
+    /// no set of its own yet: its parent's counts then. Containers cannot leave this set (cgroup-v2.rst, `cpuset.cpus`:
+    /// asking for others alone gives all of the parent's; cgroup-v1/cpusets.rst: the write fails).
+    pub fn files_of_cpus(&self) -> Vec<PathBuf> {
+        let Some(mount) = self.hierarchies.of("cpuset") else { return Vec::new() };
+        let name = if self.is_v2() { "cpuset.cpus.effective" } else { FILE };
+        let parent = self.below(mount, &self.names.parent());
+        parent.ancestors().take_while(|group| group.starts_with(mount)).map(|group| group.join(name)).collect()
     }
 
     /// Keeps the processes of a container on the CPUs of `list`, in the form in which the kernel shows them (`0-2,4`).

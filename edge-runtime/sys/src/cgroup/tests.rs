@@ -114,6 +114,12 @@ fn cpus_of_a_container_reach_the_kernel() {
     tree.0.set_cpus(&path, "0", Vec::new).unwrap();
     assert_eq!(tree.read("cpuset", &path, "cpuset.cpus"), "0");
     assert!(tree.0.set_cpus(&path, "9999", Vec::new).is_err());
+    let files = tree.0.files_of_cpus();
+    assert_eq!(files.last(), Some(&mount.join("cpuset.cpus.effective")), "{files:?}");
+    let parent = tree.0.below(mount, &tree.0.names.parent());
+    tree::write(&parent.join("cpuset.cpus"), "0").unwrap();
+    assert_eq!(std::fs::read_to_string(&files[0]).unwrap().trim(), "0");
+    assert!(Cgroups::absent().files_of_cpus().is_empty());
 }
 
 #[test]
