@@ -1,11 +1,12 @@
 //! The CPUs of a container that runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::types::CgroupError;
 use super::{Cgroups, tree};
 
 const FILE: &str = "cpuset.cpus";
+const PROCESSES: &str = "cgroup.procs";
 
 impl Cgroups {
     /// Whether containers can be kept on some of the CPUs.
@@ -41,6 +42,21 @@ impl Cgroups {
             Some(slices) => drop(slices.allow_cpus(path, bits())),
             None => tree::set(&file, list)?,
         }
+        if !self.is_v2() {
+            self.bring_back(path, &folder);
+        }
         Ok(())
+    }
+
+    /// Moves processes of a container into its cpuset again. On v1 the kernel moves them to the pod's, on all CPUs, when the
+    /// last CPU of the container goes offline (cgroup-v1/cpusets.rst, section 1.9).
+    fn bring_back(&self, path: &str, folder: &Path) {
+        let Some(other) = self.hierarchies.for_processes().map(|mount| self.below(mount, path)) else { return };
+        let [own, all] = [folder, other.as_path()].map(|group| tree::processes(&group.join(PROCESSES)).unwrap_or_default());
+        for pid in all.iter().filter(|_| own.is_empty()) {
+            if let Err(error) = tree::write(&folder.join(PROCESSES), &pid.to_string()) {
+                log::debug!("process {pid} is not in {}: {error}", folder.display());
+            }
+        }
     }
 }
