@@ -52,7 +52,8 @@ impl Cgroups {
     /// last CPU of the container goes offline (cgroup-v1/cpusets.rst, section 1.9).
     fn bring_back(&self, path: &str, folder: &Path) {
         let Some(other) = self.hierarchies.for_processes().map(|mount| self.below(mount, path)) else { return };
-        let [own, all] = [folder, other.as_path()].map(|group| tree::processes(&group.join(PROCESSES)).unwrap_or_default());
+        let [own, all] =
+            [folder, other.as_path()].map(|group| tree::processes(&group.join(PROCESSES)).unwrap_or_default());
         for pid in all.iter().filter(|_| own.is_empty()) {
             if let Err(error) = tree::write(&folder.join(PROCESSES), &pid.to_string()) {
                 log::debug!("process {pid} is not in {}: {error}", folder.display());
