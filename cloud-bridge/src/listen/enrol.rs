@@ -271,7 +271,7 @@ fn of_claim(error: ClaimError) -> Refusal {
             Refusal::unauthorized(error.to_string())
         }
         ClaimError::UsedUp(_) => Refusal::forbidden(error.to_string()),
-        ClaimError::Contended => Refusal::unavailable(error.to_string()),
+        ClaimError::Contended | ClaimError::Damaged(_) => Refusal::unavailable(error.to_string()),
         ClaimError::Api { source, .. } => of_api(*source),
         ClaimError::Text(_) | ClaimError::Ttl | ClaimError::Uses | ClaimError::NoToken(_) => {
             Refusal::internal(error.to_string())
@@ -314,5 +314,6 @@ mod tests {
             (401, 403, 503)
         );
         assert_eq!(code(ClaimError::Expired(Timestamp::UNIX_EPOCH)), 401);
+        assert_eq!(code(ClaimError::Damaged("claim-1".into())), 503, "a person may put it right");
     }
 }

@@ -47,6 +47,8 @@ pub enum ClaimError {
     Uses,
     #[error("the claim token is not known: it was deleted")]
     Unknown,
+    #[error("secret {NAMESPACE}/{0} of a claim token is damaged: delete it with kubectl, and make another token")]
+    Damaged(String),
     #[error("the claim token expired at {0}")]
     Expired(Timestamp),
     #[error("the claim token is used up: it was for {0} boards")]
@@ -104,6 +106,15 @@ impl Claim {
             expires: field("expires")?.parse().ok()?,
             hash: field("hash")?.to_owned(),
             used: unpack(bytes("used")?)?,
+        })
+    }
+
+    /// # Errors
+    /// [`ClaimError::Damaged`], or [`ClaimError::Unknown`] for a Secret of another kind.
+    fn read(secret: &Secret) -> Result<Self, ClaimError> {
+        Self::of(secret).ok_or_else(|| match secret.type_.as_deref() {
+            Some(SECRET_TYPE) => ClaimError::Damaged(secret.metadata.name.clone().unwrap_or_default()),
+            _ => ClaimError::Unknown,
         })
     }
 
@@ -204,8 +215,8 @@ pub async fn find(client: &Client, authority: &str, text: &str, now: Timestamp) 
         return Err(TokenError::OtherAuthority.into());
     }
     let name = token.name();
-    let secret = secrets(client).get_opt(&name).await.map_err(failed(&name))?;
-    let claim = secret.as_ref().and_then(Claim::of).ok_or(ClaimError::Unknown)?;
+    let secret = secrets(client).get_opt(&name).await.map_err(failed(&name))?.ok_or(ClaimError::Unknown)?;
+    let claim = Claim::read(&secret)?;
     claim.check(&token, now)?;
     Ok(claim)
 }
@@ -217,7 +228,7 @@ pub async fn find(client: &Client, authority: &str, text: &str, now: Timestamp) 
 pub async fn count(client: &Client, name: &str, request: u64) -> Result<(), ClaimError> {
     for _ in 0..ATTEMPTS {
         let secret = secrets(client).get_opt(name).await.map_err(failed(name))?.ok_or(ClaimError::Unknown)?;
-        let mut claim = Claim::of(&secret).ok_or(ClaimError::Unknown)?;
+        let mut claim = Claim::read(&secret)?;
         if !claim.add(request)? {
             return Ok(());
         }
@@ -270,13 +281,21 @@ pub fn is_name(name: &str) -> bool {
     name.starts_with(Kind::Claim.prefix())
 }
 
-/// Lists the claim tokens by pattern and end. Expired ones stay until the next token is made.
+/// Lists the claim tokens by pattern and end. Expired ones stay until the next token is made. Damaged ones are logged.
 ///
 /// # Errors
 /// The API does not answer, or refuses.
 pub async fn list(client: &Client) -> Result<Vec<Listed>, ClaimError> {
     let list = secrets(client).list(&all()).await.map_err(failed("*"))?;
-    let mut tokens: Vec<Listed> = list.items.iter().filter_map(Claim::of).map(Listed::from).collect();
+    let claims = list.items.iter().filter_map(|secret| match Claim::read(secret) {
+        Ok(claim) => Some(claim),
+        Err(ClaimError::Unknown) => None,
+        Err(damaged) => {
+            log::warn!("{damaged}");
+            None
+        }
+    });
+    let mut tokens: Vec<Listed> = claims.map(Listed::from).collect();
     tokens.sort_by(|a, b| (&a.name_pattern, &a.expires).cmp(&(&b.name_pattern, &b.expires)));
     Ok(tokens)
 }
@@ -288,7 +307,10 @@ pub async fn list(client: &Client) -> Result<Vec<Listed>, ClaimError> {
 pub async fn delete(client: &Client, name: &str) -> Result<Listed, ClaimError> {
     let none = || ClaimError::NoToken(name.to_owned());
     let secret = secrets(client).get_opt(name).await.map_err(failed(name))?.ok_or_else(none)?;
-    let claim = Claim::of(&secret).ok_or_else(none)?;
+    let claim = Claim::read(&secret).map_err(|error| match error {
+        ClaimError::Unknown => none(),
+        damaged => damaged,
+    })?;
     let same = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
     match secrets(client).delete(name, &DeleteParams::default().preconditions(same)).await {
         Ok(_) => Ok(claim.into()),

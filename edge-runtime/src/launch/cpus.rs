@@ -2,6 +2,7 @@
 //! which. Decisions are in [`crate::pod::cpus`]; this keeps their file. Otherwise it is empty, and has no file.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ pub struct Cpus(Option<Box<Static>>);
 
 #[derive(Debug)]
 struct Static {
-    sys: PathBuf,
+    board: Board,
     file: PathBuf,
     /// CPUs to reserve: these, or this many.
     reserve: (Option<CpuSet>, usize),
@@ -54,22 +55,33 @@ impl Cpus {
         if !base.has_exclusive_cpus() {
             return Err("the kernel has no cpuset controller, or its cgroup file system is not mounted".to_owned());
         }
-        Self::with(sys, base.paths.cpus(), base.config.reserved_cpus, *base.config.reserved.cpu_millis)
+        let board = Board { sys: sys.to_owned(), within: base.cgroups.files_of_cpus() };
+        Self::with(board, base.paths.cpus(), base.config.reserved_cpus, *base.config.reserved.cpu_millis)
     }
 
-    fn with(sys: &Path, file: PathBuf, given: Option<CpuSet>, millis: u64) -> Result<Self, String> {
-        let topology = read(sys).ok_or_else(|| format!("{} does not show the CPUs", sys.display()))?;
+    fn with(board: Board, file: PathBuf, given: Option<CpuSet>, millis: u64) -> Result<Self, String> {
+        let none = || format!("{} does not show the CPUs, or the node's cgroup has none of them", board.sys.display());
+        let topology = board.topology().ok_or_else(none)?;
         let reserve = (given, usize::try_from(millis.div_ceil(1000)).unwrap_or(usize::MAX));
         let reserved = topology.reserved(reserve.0.as_ref(), reserve.1);
-        let (sys, held) = (sys.to_owned(), Vec::new());
-        let own = Static { sys, file, reserve, topology, reserved, held, unsaved: false, changed: false };
+        let held = Vec::new();
+        let own = Static { board, file, reserve, topology, reserved, held, unsaved: false, changed: false };
         Ok(Self(Some(Box::new(own))))
+    }
+
+    /// What to say about reserved CPUs of the configuration that are not there.
+    pub(super) fn reserve_warning(&self) -> Option<String> {
+        let own = self.0.as_deref()?;
+        let missing = own.reserve.0?.without(&own.topology.online());
+        let reserved = own.reserved;
+        (!missing.is_empty()).then(|| format!("reserved.cpus: {missing} cannot be used here; {reserved} is reserved"))
     }
 
     /// The CPUs of a folder like [`SYS`], which also gets the file; one is reserved.
     #[cfg(test)]
     pub(crate) fn for_tests(board: &Path) -> Self {
-        Self::with(board, board.join("cpu_manager_state"), None, 1000).unwrap()
+        let file = board.join("cpu_manager_state");
+        Self::with(Board { sys: board.to_owned(), within: Vec::new() }, file, None, 1000).unwrap()
     }
 
     pub fn is_on(&self) -> bool {
@@ -92,20 +104,28 @@ impl Cpus {
         told
     }
 
-    /// Compares with the CPUs that are online now, and frees those of pods that are gone. Arguments and result as of
-    /// [`Cpus::restore`].
+    /// Compares with the CPUs that are online now, and frees those of pods that are gone. Pods whose CPUs are all there keep
+    /// them. Arguments and result as of [`Cpus::restore`].
     pub fn look(&mut self, pods: &[Holder<'_>], complete: bool) -> Vec<String> {
         let Some(own) = self.0.as_deref_mut() else { return Vec::new() };
         let before = own.topology.online();
-        let changed = list(&own.sys.join("online")).filter(|online| *online != before);
-        let Some(topology) = changed.and_then(|_| read(&own.sys)) else {
+        let changed = own.board.usable().filter(|usable| *usable != before);
+        let Some(topology) = changed.and_then(|_| own.board.topology()) else {
             own.settle(pods, complete);
             return Vec::new();
         };
         let now = topology.online();
         own.topology = topology;
         own.reserved = own.topology.reserved(own.reserve.0.as_ref(), own.reserve.1);
-        let mut told = vec![own.set_aside(&format!("the CPUs {now} are online, and before {before} were"))];
+        (own.unsaved, own.changed) = (true, true);
+        let lost = own.give_up_lost();
+        let why = format!("the CPUs {now} are online, and before {before} were");
+        if lost.is_empty() {
+            log::info!("{why}");
+        }
+        let uids = || lost.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let anew = || format!("exclusive CPUs of these pods are assigned anew, because {why}: {}", uids());
+        let mut told: Vec<String> = (!lost.is_empty()).then(anew).into_iter().collect();
         told.extend(own.settle(pods, complete));
         told
     }
@@ -181,6 +201,15 @@ impl Static {
         format!("exclusive CPUs are assigned anew, because of {}: {why}", self.file.display())
     }
 
+    /// Frees all CPUs of pods that have some that are offline or reserved now. Returns their uids.
+    fn give_up_lost(&mut self) -> BTreeSet<String> {
+        let room = self.topology.online().without(&self.reserved);
+        let lost = self.held.iter().filter(|one| !one.cpus.is_subset(&room));
+        let lost: BTreeSet<String> = lost.map(|one| one.uid.clone()).collect();
+        self.retain(|one| !lost.contains(&one.uid));
+        lost
+    }
+
     /// Frees what belongs to no pod, and assigns what pods lack.
     fn settle(&mut self, pods: &[Holder<'_>], complete: bool) -> Vec<String> {
         self.retain(|one| !complete || pods.iter().any(|(pod, _)| uid(pod) == one.uid));
@@ -228,21 +257,39 @@ fn list(file: &Path) -> Option<CpuSet> {
     CpuSet::parse(&std::fs::read_to_string(file).ok()?)
 }
 
-/// The cores of this machine. A CPU whose core is not shown is a core of its own.
-fn read(sys: &Path) -> Option<Topology> {
-    let online = list(&sys.join("online")).filter(|online| !online.is_empty())?;
-    let (mut cores, mut seen) = (Vec::new(), CpuSet::default());
-    for cpu in online.iter() {
-        if seen.contains(cpu) {
-            continue;
-        }
-        let siblings = list(&sys.join(format!("cpu{cpu}/topology/thread_siblings_list")));
-        let siblings = siblings.map(|all| all.intersection(&online).without(&seen));
-        let core = siblings.filter(|core| core.contains(cpu)).unwrap_or_else(|| CpuSet::of(cpu));
-        seen = seen.union(&core);
-        cores.push(core);
+/// Where the kernel shows the CPUs of this machine.
+#[derive(Debug)]
+struct Board {
+    /// A folder like [`SYS`].
+    sys: PathBuf,
+    /// Files with the CPUs of the node's cgroup. The first that has any counts; without one, all can be used.
+    within: Vec<PathBuf>,
+}
+
+impl Board {
+    /// CPUs that are online and in the node's cgroup.
+    fn usable(&self) -> Option<CpuSet> {
+        let online = list(&self.sys.join("online"))?;
+        let within = self.within.iter().find_map(|file| list(file).filter(|cpus| !cpus.is_empty()));
+        Some(within.map_or(online, |within| within.intersection(&online)))
     }
-    Some(Topology::new(cores))
+
+    /// The cores. A CPU whose core is not shown is a core of its own.
+    fn topology(&self) -> Option<Topology> {
+        let usable = self.usable().filter(|usable| !usable.is_empty())?;
+        let (mut cores, mut seen) = (Vec::new(), CpuSet::default());
+        for cpu in usable.iter() {
+            if seen.contains(cpu) {
+                continue;
+            }
+            let siblings = list(&self.sys.join(format!("cpu{cpu}/topology/thread_siblings_list")));
+            let siblings = siblings.map(|all| all.intersection(&usable).without(&seen));
+            let core = siblings.filter(|core| core.contains(cpu)).unwrap_or_else(|| CpuSet::of(cpu));
+            seen = seen.union(&core);
+            cores.push(core);
+        }
+        Some(Topology::new(cores))
+    }
 }
 
 #[cfg(test)]

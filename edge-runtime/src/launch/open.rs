@@ -97,7 +97,10 @@ impl Launch {
         let facts = (Rc::clone(&host), oci_facts, apparmor, runtime.recursive_read_only);
         let mut containers = Containers::new(Rc::clone(&base), Rc::clone(&runtimes), facts);
         match Cpus::open(&base, Path::new(cpus::SYS)) {
-            Ok(cpus) => containers.cpus = cpus,
+            Ok(cpus) => {
+                warnings.extend(cpus.reserve_warning());
+                containers.cpus = cpus;
+            }
             Err(why) => warnings.push(format!("resources.cpu-manager: static has no effect: {why}")),
         }
         Ok((Self { base, host, runtimes, sandboxes, containers, handlers, runtime, outdated }, warnings))

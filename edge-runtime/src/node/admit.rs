@@ -28,7 +28,7 @@ impl Admission<'_> {
             return Verdict::Refused(refusal);
         }
         let stays = |entry: &Entry| entry.record.deletion.is_none() && entry.record.terminal.is_none();
-        verdict(self.no_place(pod, |_| true), || self.no_place(pod, stays))
+        verdict(self.no_place(pod, |_| true, true), || self.no_place(pod, stays, false))
     }
 
     /// Refuses a pod for its own fields, independent of other pods.
@@ -54,8 +54,9 @@ impl Admission<'_> {
         self.cx.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Static)
     }
 
-    /// Refuses a pod that does not fit beside the other counted pods.
-    fn no_place(&self, pod: &Pod, counts: impl Fn(&Entry) -> bool) -> Option<Refusal> {
+    /// Refuses a pod that does not fit beside the other counted pods. `unknown`: whether those count that a damaged store has
+    /// lost, and that have CPUs for themselves.
+    fn no_place(&self, pod: &Pod, counts: impl Fn(&Entry) -> bool, unknown: bool) -> Option<Refusal> {
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let others = || {
             // A pod that arrived together with this one is not admitted yet, and maybe never is.
@@ -72,7 +73,7 @@ impl Admission<'_> {
             .or_else(|| ports::admit(pod, pods()))
             .or_else(|| extended_resources::admit(pod, pods(), || self.launch.containers.device_capacity()))
             .or_else(|| {
-                let keeps = |holder: &str| self.cx.pods.get(holder).is_some_and(&counts);
+                let keeps = |holder: &str| self.cx.pods.get(holder).map_or(unknown, &counts);
                 self.launch.containers.cpus.refusal(pod, keeps)
             })
     }

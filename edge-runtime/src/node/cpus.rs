@@ -162,6 +162,21 @@ mod tests {
     }
 
     #[test]
+    fn pod_waits_for_cpus_of_a_pod_that_the_store_has_lost() {
+        let (mut bench, board) = bench();
+        let state = r#"{"policyName":"static","defaultCpuSet":"0,3","entries":{"lost":{"c":"1-2"}}}"#;
+        std::fs::write(board.path().join("cpu_manager_state"), state).unwrap();
+        assert!(bench.node.launch.containers.cpus.restore(&[], false).is_empty());
+        add(&mut bench, "x", "2");
+        bench.node.settle("x").unwrap();
+        assert!(!bench.record("x").admitted && bench.record("x").terminal.is_none(), "{:?}", bench.record("x"));
+        bench.node.look_at_cpus().unwrap();
+        bench.node.settle("x").unwrap();
+        assert!(bench.record("x").admitted, "the store is complete, and has no such pod");
+        assert_eq!(cpus(&bench, "x"), "1-2");
+    }
+
+    #[test]
     fn pods_keep_their_cpus_until_their_containers_are_down() {
         let mut record = PodRecord { admitted: true, ..PodRecord::default() };
         assert!(keeps(&record) && wants(&record));

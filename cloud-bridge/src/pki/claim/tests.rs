@@ -49,7 +49,8 @@ fn kept_claim_has_no_secret_and_reads_back() {
 
 #[test]
 fn use_takes_eight_bytes() {
-    let mut kept = claim(&token(), MAX_USES);
+    let token = token();
+    let mut kept = claim(&token, MAX_USES);
     for request in (0..u64::MAX).rev().take(MAX_USES) {
         assert!(kept.add(request).unwrap());
     }
@@ -58,7 +59,20 @@ fn use_takes_eight_bytes() {
     let used = &mut stored.data.as_mut().unwrap().get_mut("used").unwrap().0;
     assert_eq!(used.len(), 8 * MAX_USES);
     used.pop();
-    assert_eq!(Claim::of(&stored), None, "it is damaged");
+    let error = Claim::read(&stored).unwrap_err();
+    assert!(matches!(&error, ClaimError::Damaged(name) if *name == token.name()), "not deleted: {error}");
+    stored.type_ = Some("Opaque".to_owned());
+    assert!(matches!(Claim::read(&stored), Err(ClaimError::Unknown)));
+}
+
+#[test]
+fn numbers_of_requests_are_stored_big_endian_and_sorted() {
+    let stored = [[0_u8, 0, 0, 0, 0, 0, 0, 9], [0, 0, 0, 0, 0, 0, 1, 2], [0xff; 8]].concat();
+    let all: BTreeSet<u64> = [u64::MAX, 0x102, 9].into();
+    assert_eq!((pack(&all), unpack(&stored)), (stored.clone(), Some(all.clone())));
+    let by_hand = [&stored[8..16], &stored[..8], &stored[16..], &stored[..8]].concat();
+    assert_eq!(unpack(&by_hand), Some(all), "any order, and one of them twice");
+    assert_eq!((pack(&BTreeSet::new()), unpack(&[])), (Vec::new(), Some(BTreeSet::new())));
 }
 
 #[test]

@@ -18,7 +18,12 @@ fn board(online: &str, siblings: &[(u16, &str)]) -> TempDir {
 }
 
 fn open(board: &TempDir, given: Option<&str>) -> Cpus {
-    Cpus::with(board.path(), file(board), given.and_then(CpuSet::parse), 500).unwrap()
+    Cpus::with(whole(board), file(board), given.and_then(CpuSet::parse), 500).unwrap()
+}
+
+/// A board without limits by cgroups.
+fn whole(board: &TempDir) -> Board {
+    Board { sys: board.path().to_owned(), within: Vec::new() }
 }
 
 fn file(board: &TempDir) -> PathBuf {
@@ -48,13 +53,14 @@ fn list_of(cpus: &Cpus, uid: &str) -> String {
 fn cores_are_read_without_offline_cpus() {
     let smt = board("0-2,4-7", &[(0, "0,4"), (1, "1,5"), (2, "2,6"), (4, "0,4"), (5, "1,5"), (6, "2,6"), (7, "3,7")]);
     let cores = ["0,4", "1,5", "2,6", "7"].map(|core| CpuSet::parse(core).unwrap());
-    assert_eq!(read(smt.path()), Some(Topology::new(cores.to_vec())));
+    assert_eq!(whole(&smt).topology(), Some(Topology::new(cores.to_vec())));
     let plain = board("0-1", &[(1, "nonsense")]);
-    assert_eq!(read(plain.path()), Some(Topology::new(vec![CpuSet::of(0), CpuSet::of(1)])));
+    assert_eq!(whole(&plain).topology(), Some(Topology::new(vec![CpuSet::of(0), CpuSet::of(1)])));
     for wrong in ["", "none"] {
-        assert_eq!(read(board(wrong, &[]).path()), None);
+        assert_eq!(whole(&board(wrong, &[])).topology(), None);
     }
-    assert!(Cpus::with(Path::new("/nowhere"), PathBuf::new(), None, 0).unwrap_err().contains("/nowhere"));
+    let nowhere = Board { sys: PathBuf::from("/nowhere"), within: Vec::new() };
+    assert!(Cpus::with(nowhere, PathBuf::new(), None, 0).unwrap_err().contains("/nowhere"));
 }
 
 #[test]
@@ -147,6 +153,77 @@ fn offline_cpus_are_taken_from_nobody_silently() {
     assert!(!cpus.of("v", "c").unwrap().exclusive && cpus.take_changed());
     // It is back: what was short has its CPUs again, and the reserved one is the same.
     std::fs::write(board.path().join("online"), "0-3\n").unwrap();
-    assert_eq!(cpus.look(&holders(&pods), true).len(), 1);
+    assert!(cpus.look(&holders(&pods), true).is_empty());
     assert_eq!((list_of(&cpus, "v").as_str(), cpus.of("v", "c").unwrap().exclusive), ("1-2", true));
+}
+
+#[test]
+fn other_cpus_that_come_and_go_move_no_exclusive_ones() {
+    let board = board("0-3", &[]);
+    let mut cpus = open(&board, Some("0"));
+    cpus.restore(&[], true);
+    let pods = [pod("u", "1"), pod("v", "1")];
+    pods.iter().for_each(|one| cpus.take(one));
+    cpus.free("u");
+    cpus.take_changed();
+    let left = &pods[1..];
+    for (online, shared) in [("0-2", "0-1"), ("0-3", "0-1,3")] {
+        std::fs::write(board.path().join("online"), online).unwrap();
+        assert!(cpus.look(&holders(left), true).is_empty(), "{online}: nothing to report");
+        assert_eq!((list_of(&cpus, "v").as_str(), list_of(&cpus, "w").as_str()), ("2", shared), "{online}");
+        assert_eq!(stored(&board)["defaultCpuSet"], shared, "{online}: no start may find an older one");
+        assert!(cpus.take_changed());
+    }
+}
+
+#[test]
+fn pod_that_loses_a_cpu_has_all_assigned_anew() {
+    let board = board("0-3", &[]);
+    let mut cpus = open(&board, Some("0"));
+    cpus.restore(&[], true);
+    let limits = |cpu: &str| json!({"limits": {"cpu": cpu, "memory": "16Mi"}});
+    let mut own = pod("u", "1");
+    let init = json!([{"name": "i", "resources": limits("2")}]);
+    own.spec.as_mut().unwrap().init_containers = serde_json::from_value(init).unwrap();
+    cpus.take(&own);
+    assert_eq!(stored(&board)["entries"], json!({"u": {"c": "1", "i": "1-2"}}));
+    std::fs::write(board.path().join("online"), "0-1,3").unwrap();
+    let told = cpus.look(&[(Cow::Borrowed(&own), true)], true);
+    assert!(matches!(told.as_slice(), [one] if one.ends_with("before 0-3 were: u")), "{told:?}");
+    assert_eq!(stored(&board)["entries"], json!({"u": {"c": "1", "i": "1,3"}}));
+}
+
+#[test]
+fn cpus_outside_of_the_nodes_cgroup_are_not_given() {
+    let folder = board("0-7", &[(2, "2,6"), (3, "3,7")]);
+    let [own, above] = ["own", "above"].map(|name| folder.path().join(name));
+    let bounded = Board { sys: folder.path().to_owned(), within: vec![own.clone(), above.clone()] };
+    assert_eq!(bounded.usable(), CpuSet::parse("0-7"), "the kernel shows no limit");
+    std::fs::write(&above, "2-3,6,9\n").unwrap();
+    std::fs::write(&own, "\n").unwrap();
+    assert_eq!(bounded.usable(), CpuSet::parse("2-3,6"), "an empty set is that of the parent");
+    std::fs::write(&own, "3,6\n").unwrap();
+    let cores = ["3", "6"].map(|core| CpuSet::parse(core).unwrap());
+    assert_eq!(bounded.topology(), Some(Topology::new(cores.to_vec())));
+    let mut cpus = Cpus::with(bounded, file(&folder), None, 1000).unwrap();
+    cpus.restore(&[], true);
+    cpus.take(&pod("u", "1"));
+    assert_eq!((list_of(&cpus, "u").as_str(), list_of(&cpus, "w").as_str()), ("6", "3"));
+    std::fs::write(&own, "3\n").unwrap();
+    assert_eq!(cpus.look(&holders(&[pod("u", "1")]), true).len(), 2, "it has none any more, and there is none");
+    assert!(!cpus.of("u", "c").unwrap().exclusive);
+}
+
+#[test]
+fn reserved_cpus_that_are_not_there_are_told() {
+    let board = board("0-3", &[]);
+    for (given, warning) in [
+        (None, None),
+        (Some("0-1"), None),
+        (Some("3,8"), Some("reserved.cpus: 8 cannot be used here; 3 is reserved")),
+        (Some("8-9"), Some("reserved.cpus: 8-9 cannot be used here; 0 is reserved")),
+    ] {
+        assert_eq!(open(&board, given).reserve_warning().as_deref(), warning);
+    }
+    assert_eq!(Cpus::default().reserve_warning(), None);
 }

@@ -117,6 +117,56 @@ fn cpus_of_a_container_reach_the_kernel() {
 }
 
 #[test]
+fn processes_come_back_to_a_cpuset_that_has_cpus_again() {
+    let Some(tree) = Tree::new("back") else { return };
+    if tree.0.hierarchies.version == CgroupVersion::V2 || !tree.0.has_cpuset() {
+        eprintln!("skipped: only cgroup v1 moves processes out of a cpuset that has no CPU");
+        return;
+    }
+    let path = tree.0.container_path(PodCgroupClass::Guaranteed, "u1", "c1");
+    let mounts = [tree.0.hierarchies.of("cpuset"), tree.0.hierarchies.for_processes()].map(Option::unwrap);
+    let [own, other] = mounts.map(|mount| tree.0.below(mount, &path));
+    tree::make(&own).unwrap();
+    tree::make(&other).unwrap();
+    // As the OCI runtime does it, from the top.
+    let groups: Vec<&Path> = own.ancestors().take_while(|group| *group != mounts[0]).collect();
+    for group in groups.into_iter().rev() {
+        for file in ["cpuset.cpus", "cpuset.mems"] {
+            let all = std::fs::read_to_string(mounts[0].join(file)).unwrap();
+            tree::write(&group.join(file), all.trim()).unwrap();
+        }
+    }
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    tree::write(&other.join("cgroup.procs"), &child.id().to_string()).unwrap();
+    // The set differs from the present one on any machine: it is empty as after the kernel took its last CPU.
+    tree::write(&own.join("cpuset.cpus"), "\n").unwrap();
+    tree.0.set_cpus(&path, "0", Vec::new).unwrap();
+    assert_eq!(tree.read("cpuset", &path, "cgroup.procs"), child.id().to_string());
+    assert_eq!(tree.read("cpuset", &path, "cpuset.cpus"), "0");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn cpus_of_the_nodes_cgroup_are_shown() {
+    assert!(Cgroups::absent().files_of_cpus().is_empty());
+    let Some(tree) = Tree::new("shown") else { return };
+    if !tree.0.has_cpuset() {
+        eprintln!("skipped: needs the cpuset controller");
+        return;
+    }
+    let files = tree.0.files_of_cpus();
+    let [own, all] = files.as_slice() else { panic!("{files:?}") };
+    let shown = |file: &Path| std::fs::read_to_string(file).unwrap().trim().to_owned();
+    assert_ne!(shown(all), "");
+    let parent = own.parent().unwrap();
+    // On v1 the OCI runtime makes it.
+    tree::make(parent).unwrap();
+    tree::write(&parent.join("cpuset.cpus"), "0").unwrap();
+    assert_eq!(shown(own), "0");
+}
+
+#[test]
 fn busy_cgroup_is_removed_after_the_kill() {
     let Some(tree) = Tree::new("busy") else { return };
     tree.0.create_pod(PodCgroupClass::BestEffort, "u1", &VALUES).unwrap();

@@ -90,7 +90,7 @@ fn evacuate(dir: &Path) -> Result<(), CgroupError> {
     Ok(())
 }
 
-fn processes(file: &Path) -> io::Result<Vec<Pid>> {
+pub(super) fn processes(file: &Path) -> io::Result<Vec<Pid>> {
     let text = fs::read_to_string(file)?;
     // 0 stands for a process outside our pid namespace, which cannot be named.
     Ok(text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid > 0).map(Pid::from_raw).collect())
