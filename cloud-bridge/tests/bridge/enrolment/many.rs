@@ -9,7 +9,7 @@ use super::{Board, decide, token};
 use crate::support::fixture::{Cluster, TestBridge, unique};
 
 /// Boards of each token, eight behind an address.
-const BOARDS: u8 = 80;
+const BOARDS: u8 = 40;
 
 async fn ask(bridge: &TestBridge, boards: &[Board], token: &str) -> Vec<(u16, Value)> {
     join_all(boards.iter().map(|board| board.ask(bridge, token))).await
@@ -25,7 +25,7 @@ async fn e5_boards_that_ask_at_once_all_enrol() {
     ];
     let boards = |first: u8| -> Vec<Board> {
         let address = |number: u8| Ipv4Addr::new(127, 0, first, 1 + number / 8);
-        (0..BOARDS).map(|number| Board { address: address(number), ..Board::new(&number.to_string()) }).collect()
+        (1..=BOARDS).map(|number| Board { address: address(number), ..Board::new(&number.to_string()) }).collect()
     };
     let [manual, auto] = [boards(1), boards(2)];
     let (waiting, joined) = futures::join!(ask(&bridge, &manual, &tokens[0]), ask(&bridge, &auto, &tokens[1]));
