@@ -120,10 +120,11 @@ fn e1_automatic_approval_gives_no_name_twice() {
     let cluster = Cluster::start("enrol-auto");
     let image = image(&cluster, &["--uses", "9", "--approve", "auto"]);
     let named = |serial: &str| format!("{}-{serial}", cluster.kubectl.namespace);
-    for serial in ["7-7", "8"] {
-        let board = Board::new(&cluster, &named(serial), serial, &image);
-        board.node.edge_ok(&["first-boot"]);
-        let object = cluster.kubectl.get("node", &board.node.name).expect("a node without a hand");
+    // They stay: a board that goes takes its Node with it.
+    let boards = ["7-7", "8"].map(|serial| Board::new(&cluster, &named(serial), serial, &image));
+    for Board { node, .. } in &boards {
+        node.edge_ok(&["first-boot"]);
+        let object = cluster.kubectl.get("node", &node.name).expect("a node without a hand");
         assert!(object["metadata"]["annotations"]["sampan.dev/hardware"].is_string(), "{object}");
     }
 

@@ -1,6 +1,6 @@
 //! Faults of the pods' network, created in a network namespace.
 
-use sampan_tests::can_run;
+use sampan_tests::{Cluster, EdgeNode, can_run};
 
 use crate::assert_provoked;
 use crate::stage::Stage;
@@ -86,4 +86,23 @@ fn no_resolver_and_a_port_that_is_taken() {
     let found = stage.configure("metrics: {listen: '127.0.0.1:9100'}\n").examined();
     assert_provoked(&found, "resolver", "error", "/etc/resolv.conf names no server", ">> /etc/resolv.conf");
     assert_provoked(&found, "ports", "warning", "127.0.0.1:9100 (metrics.listen)", "ss -ltnp | grep :9100");
+}
+
+#[test]
+fn no_resolver_on_a_node_whose_bridge_has_an_address() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("unresolved");
+    let node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
+    let stage = Stage::new().file("/etc/resolv.conf", "search lan\n");
+    let (from, to) = (node.root().join("var/lib/edge-runtime/identity"), stage.root().join("var/lib/edge-runtime"));
+    let stage = stage.run(&format!("mkdir -p {to}; cp -r {from} {to}", from = from.display(), to = to.display()));
+    assert_provoked(
+        &stage.examined(),
+        "resolver",
+        "warning",
+        "/etc/resolv.conf names no server",
+        ">> /etc/resolv.conf",
+    );
 }
