@@ -130,7 +130,7 @@ pub fn addresses(listen: &[SocketAddr], advertise: &[String]) -> Vec<String> {
     names
 }
 
-/// `IP:PORT` at which other machines reach a port: at this address, else at its own, if that is no loopback. A wildcard address
+/// `IP:PORT` at which other machines reach a port: at this address, else at its own, unless that is loopback. A wildcard address
 /// stands for the one from which this machine would reach others.
 pub(crate) fn place(bound: SocketAddr, address: Option<IpAddr>) -> Option<String> {
     let is_reached = |ip: &IpAddr| !ip.is_loopback() && !ip.is_unspecified();

@@ -84,7 +84,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 }
 
 fn print_to(mut out: impl Write, text: &str) -> anyhow::Result<()> {
-    // Standard output keeps a last line without an end, and what fails when the process ends is told to nobody.
+    // Standard output keeps a last line without an end, and a failure when the process ends is not reported.
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(ReaderGone.into()),
         done => done.context("stdout"),

@@ -90,7 +90,7 @@ pub(crate) async fn run(verb: TokenVerb) -> anyhow::Result<()> {
     }
 }
 
-/// Deletes all, and tells of each whose it was: also if nobody reads it.
+/// Deletes all, and prints whose each was, also if the output has no reader.
 async fn delete_all(
     names: &[String],
     delete: impl AsyncFn(&str) -> anyhow::Result<String>,

@@ -148,7 +148,7 @@ impl Cluster {
         command.output().expect("cloud-bridge starts")
     }
 
-    /// The same; returns standard output.
+    /// Runs a verb as [`command`](Self::command) does; returns standard output.
     ///
     /// # Errors
     /// Its exit code is not 0; the error has both its outputs.

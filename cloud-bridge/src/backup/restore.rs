@@ -149,7 +149,7 @@ fn prepare(
     sync(state)
 }
 
-/// Moves the present state into a folder beside it. `None` if there is none.
+/// Moves the present state into a folder beside it. `None` without one.
 fn set_aside(state: &Path, now: Timestamp) -> anyhow::Result<Option<PathBuf>> {
     let there: Vec<&str> = STATE.into_iter().filter(|name| state.join(name).exists()).collect();
     if there.is_empty() {
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(fs::read(state.path().join("api.db")).unwrap(), b"objects");
         let half = state.path().join(RESTORING);
         assert!(!half.exists(), "the bridge may start");
-        // An earlier restore was cut off: there is no state that a bridge could start with.
+        // An earlier restore was cut off: a bridge could start with nothing.
         fs::create_dir(&half).unwrap();
         assert!(fails() && half.exists());
     }

@@ -45,9 +45,9 @@ const BUFFERS: (usize, usize) = (32 << 10, 16 << 10);
 /// Timeouts for the other bridge.
 #[derive(Clone, Copy)]
 struct Patience {
-    /// For connecting, TLS included.
+    /// Time to connect, TLS included.
     dial: Duration,
-    /// For the head of an answer.
+    /// Time to the head of an answer.
     head: Duration,
 }
 
@@ -184,7 +184,7 @@ fn namespace(asked: &KubeletRequest) -> Option<&str> {
 }
 
 /// The request for the other bridge: without a body, which no request has, and without the caller's credentials. `None` if
-/// `place` or `node` is none.
+/// `place` or `node` cannot be one.
 fn request(node: &str, place: &str, parts: &Parts) -> Option<Request<Empty<Bytes>>> {
     let mut request = Request::new(Empty::new());
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));

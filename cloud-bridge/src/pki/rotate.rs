@@ -63,7 +63,7 @@ fn last_files(folder: &Path, rotation: &Rotation, pair: &Pair) -> Result<Vec<(Pa
 /// Ends the rotation of the authority of a state folder: the new one replaces the old one. Bridges restart within `delay`.
 ///
 /// # Errors
-/// None is under way, or a file cannot be read or written.
+/// No rotation is under way, or a file cannot be read or written.
 pub fn finish_in_folder(state: &Path, delay: Duration) -> Result<(), PkiError> {
     let (rotation, pair) = ended(&of_folder(state)?, delay)?;
     for (path, text) in last_files(&state.join("pki"), &rotation, &pair)? {

@@ -103,7 +103,7 @@ pub fn add(held: &mut Vec<Assignment>, new: Assignment) {
     held.insert(at, new);
 }
 
-/// CPUs that nobody has for itself.
+/// CPUs that no container has for itself.
 pub fn shared(online: &CpuSet, held: &[Assignment]) -> CpuSet {
     held.iter().fold(*online, |rest, one| rest.without(&one.cpus))
 }

@@ -179,7 +179,7 @@ impl<'a> Turn<'a> {
     /// Ends a pod that outlived `activeDeadlineSeconds`.
     fn watch_deadline(&mut self) {
         let Some(limit) = self.spec.active_deadline_seconds.and_then(|s| u64::try_from(s).ok()) else { return };
-        // A deletion whose stop is held has not begun.
+        // A deletion does not begin while its stop is held.
         let is_ending = self.record.deletion.is_some() && self.record.stop_hold.is_none();
         if self.record.terminal.is_some() || is_ending {
             return;

@@ -88,7 +88,7 @@ impl Cpus {
         self.0.is_some()
     }
 
-    /// Restores the assignments of an earlier start. `complete`: there are no other pods; otherwise their assignments
+    /// Restores the assignments of an earlier start. `complete`: these are all pods; otherwise their assignments
     /// stay. Returns what to report: assignments that cannot stay, and pods for which there are too few CPUs, which go
     /// on in the shared pool.
     pub fn restore(&mut self, pods: &[Holder<'_>], complete: bool) -> Vec<String> {
@@ -177,7 +177,7 @@ impl Cpus {
 }
 
 impl Static {
-    /// The assignments in the file; none if there is no file.
+    /// The assignments in the file; `None` without a file.
     fn stored(&self) -> Result<Option<Vec<Assignment>>, String> {
         let mut text = Vec::new();
         let file = match File::open(&self.file) {

@@ -77,7 +77,7 @@ impl Proxy {
     }
 }
 
-/// A name as it is compared: case says nothing (RFC 4343), nor does the dot of the root (RFC 1034, 3.1).
+/// A name as it is compared: case says nothing (RFC 4343), and the dot of the root says nothing (RFC 1034, 3.1).
 fn plain(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }

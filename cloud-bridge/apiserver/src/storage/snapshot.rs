@@ -122,7 +122,7 @@ impl Store {
                     let name = change.take().map(|(key, _)| key);
                     change = next_change(&self.conn, &mut changes, rev, None)?;
                     walked.over_change();
-                    // Nothing had this name then, nor has it now, so the page may end behind it.
+                    // Nothing had this name then, and nothing has it now, so the page may end behind it.
                     if order.is_gt() && change.as_ref().map(|(key, _)| key) != name.as_ref() {
                         last = name;
                         if walked.is_long(&most) {

@@ -54,7 +54,7 @@ struct WatchedEndpoints {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 struct WatchedEndpoint {
-    /// As wide as in the API, which accepts numbers that are no ports.
+    /// The API accepts numbers that cannot be ports, so this is as wide.
     #[serde(default, rename = "Port")]
     port: Option<i32>,
 }

@@ -41,7 +41,7 @@ impl Authority {
         std::iter::once(self.certificate.clone()).chain(next).collect()
     }
 
-    /// The same as PEM.
+    /// [`trusted`](Self::trusted) as PEM.
     pub fn trusted_pem(&self) -> String {
         self.trusted().iter().map(|one| to_pem("CERTIFICATE", one)).collect()
     }

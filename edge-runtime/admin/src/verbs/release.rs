@@ -47,7 +47,7 @@ fn run(given: Given) -> Result<(), CliError> {
     release_all(&paths, &found, |pod| print(&format!("pod {}/{} is released and {when}", pod.namespace, pod.name)))
 }
 
-/// Releases all, and tells each: also if nobody reads it.
+/// Releases all, and prints each, also if the output has no reader.
 fn release_all(
     paths: &Paths,
     pods: &[PodRecord],

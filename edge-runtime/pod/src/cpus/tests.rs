@@ -105,7 +105,7 @@ fn guaranteed_containers_with_whole_cpus_have_their_own() {
     assert_eq!(assigned(&four, "0", &[two("2", "2")]), "2/1");
     assert_eq!(assigned(&four, "0-1", &[two("1", "1"), pod("v", &[("a", "app", "1")])]), "1/0");
     assert_eq!(assigned(&board(&["0"]), "0", &[pod("u", &[("a", "app", "1")])]), "1/0");
-    // A board of the kind big.LITTLE: whoever reserves the small cores leaves the large ones.
+    // A board of the kind big.LITTLE: reserving the small cores leaves the large ones.
     let large: Vec<String> = (0..8).map(|cpu: u16| cpu.to_string()).collect();
     let large = board(&large.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(assigned(&large, "0-3", &[two("2", "1")]), "u/a=4-5 u/b=6");

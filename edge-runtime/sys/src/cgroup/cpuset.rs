@@ -28,7 +28,7 @@ impl Cgroups {
     /// `bits`: the same for systemd, a bit for each CPU. Reads the present value first, and does not write an equal one.
     ///
     /// # Errors
-    /// The kernel refuses, for example because a CPU of `list` is offline. A container that is gone is no error.
+    /// The kernel refuses, for example because a CPU of `list` is offline. For a container that is gone this succeeds.
     pub fn set_cpus(&self, path: &str, list: &str, bits: impl FnOnce() -> Vec<u8>) -> Result<(), CgroupError> {
         let Some(mount) = self.hierarchies.of("cpuset") else { return Ok(()) };
         let folder = self.below(mount, path);

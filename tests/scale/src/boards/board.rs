@@ -36,7 +36,7 @@ impl Board {
         Self { paths: Paths::new(&folder.join(number.to_string())), hardware, token, bridge }
     }
 
-    /// Asks until it has its certificate, is refused for good, or its time is over.
+    /// Asks until it has its certificate, is refused permanently, or its time is over.
     pub(crate) async fn enrol(self, patience: Duration) -> Asked {
         let (started, mut asked) = (Instant::now(), Asked::default());
         let asking = self.ask(&mut asked, started);

@@ -11,7 +11,7 @@ const REASONS: usize = 8;
 /// What became of one board.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// Time from its start to its certificate, or why it has none.
+    /// Time from its start to its certificate, or why it did not get one.
     pub(crate) took: Result<Duration, String>,
     /// Number of requests.
     pub(crate) asks: u64,

@@ -171,7 +171,7 @@ impl Shown {
 
 /// Deletes the next ones until the time slice is over.
 fn remove_some(ctx: &Context<'_>, items: &mut slice::Iter<'_, Arc<Stored>>, options: &Options) -> ApiResult<()> {
-    // Time in which another thread has the storage is none of the slice.
+    // The slice does not include the time in which another thread has the storage.
     let (mut store, pace) = (ctx.inner.store(), Pace::default());
     while !pace.is_over()
         && let Some(stored) = items.next()

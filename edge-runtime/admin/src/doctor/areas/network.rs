@@ -56,7 +56,7 @@ pub(crate) fn look(host: &Host, daemon: Option<i32>, bridges: &[BridgeAddress], 
     let blocking = blocking.collect();
     let tables = nft.as_ref().and_then(|nft| ask(nft, &["list", "tables"]).ok()).unwrap_or_default();
     let resolvers = resolvers(&text("/etc/resolv.conf"));
-    // Nobody is asked: there is nobody.
+    // Without a server this asks nothing outside of the machine.
     let resolves = |host: &str| resolve::resolve_blocking(host, 0, Duration::from_secs(1)).is_ok();
     Facts {
         is_cni: config.network.mode == NetworkMode::Cni,

@@ -100,7 +100,7 @@ fn pod_that_plugins_have_let_go_leaves_no_host_ports() {
 }
 
 #[test]
-fn attachment_of_an_earlier_network_connects_no_pod_and_is_released_with_it() {
+fn attachment_of_an_earlier_network_connects_no_pod_and_goes_with_it() {
     let mut bench = Bench::new();
     bench.add("u");
     bench.sandbox("u", SandboxState::Preparing);
