@@ -156,6 +156,10 @@ impl Honest {
             if lines.read_until(b'\n', &mut line)? == 0 {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
+            // The last chunk: a watch ends after 45 minutes, and a client resumes it. The connection stays open.
+            if line == b"0\r\n" {
+                return Ok(());
+            }
             let text = String::from_utf8_lossy(&line);
             let at = text.split("at-").nth(1).and_then(|rest| rest.split("-at").next()?.parse().ok());
             if let Some(at) = at.map(Duration::from_micros) {
