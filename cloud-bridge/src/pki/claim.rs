@@ -13,12 +13,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
-use kube::{Api, Client};
+use kube::Client;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde_json::json;
 
-use super::token::{self, Kind, Token, TokenError, shown};
+use super::token::{self, Kind, Token, TokenError, secrets, shown};
 use super::{NAMESPACE, keep};
 
 pub use name::{Hardware, Pattern};
@@ -31,8 +31,8 @@ pub const MAX_TTL: Duration = Duration::from_secs(365 * 86_400);
 /// At the 600 boards a minute that a token allows, the writes of five minutes fit into the embedded API's history, 128 MiB.
 pub const MAX_USES: usize = 5000;
 
-const SECRET_TYPE: &str = "sampan.dev/claim-token";
-const LABEL: &str = "sampan.dev/claim-token";
+/// Kind of its Secret objects.
+const KIND: &str = "sampan.dev/claim-token";
 /// Attempts to write a use while other bridges do the same.
 const ATTEMPTS: usize = 10;
 
@@ -90,7 +90,7 @@ impl Claim {
     fn of(secret: &Secret) -> Option<Self> {
         let bytes = |name: &str| Some(secret.data.as_ref()?.get(name)?.0.as_slice());
         let field = |name: &str| str::from_utf8(bytes(name)?).ok();
-        if secret.type_.as_deref() != Some(SECRET_TYPE) {
+        if secret.type_.as_deref() != Some(KIND) {
             return None;
         }
         let labels = field("labels")?.lines().filter_map(|line| line.split_once('='));
@@ -113,7 +113,7 @@ impl Claim {
     /// [`ClaimError::Damaged`], or [`ClaimError::Unknown`] for a Secret of another kind.
     fn read(secret: &Secret) -> Result<Self, ClaimError> {
         Self::of(secret).ok_or_else(|| match secret.type_.as_deref() {
-            Some(SECRET_TYPE) => ClaimError::Damaged(secret.metadata.name.clone().unwrap_or_default()),
+            Some(KIND) => ClaimError::Damaged(secret.metadata.name.clone().unwrap_or_default()),
             _ => ClaimError::Unknown,
         })
     }
@@ -191,17 +191,8 @@ pub async fn create(
     let (name, hash) = (made.name(), made.digest("hash"));
     keep::ensure_namespace(client).await.map_err(failed(&name))?;
     let claim = Claim { name, terms, expires: now + ttl, hash, used: BTreeSet::new() };
-    let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(claim.name.clone()),
-            labels: Some([(LABEL.to_owned(), "true".to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        type_: Some(SECRET_TYPE.to_owned()),
-        data: Some(claim.data()),
-        ..Secret::default()
-    };
-    secrets(client).create(&PostParams::default(), &secret).await.map_err(failed(&claim.name))?;
+    let secret = secrets::object(KIND, &claim.name, claim.data());
+    secrets::api(client).create(&PostParams::default(), &secret).await.map_err(failed(&claim.name))?;
     Ok(made)
 }
 
@@ -215,7 +206,7 @@ pub async fn find(client: &Client, authority: &str, text: &str, now: Timestamp) 
         return Err(TokenError::OtherAuthority.into());
     }
     let name = token.name();
-    let secret = secrets(client).get_opt(&name).await.map_err(failed(&name))?.ok_or(ClaimError::Unknown)?;
+    let secret = secrets::api(client).get_opt(&name).await.map_err(failed(&name))?.ok_or(ClaimError::Unknown)?;
     let claim = Claim::read(&secret)?;
     claim.check(&token, now)?;
     Ok(claim)
@@ -227,7 +218,7 @@ pub async fn find(client: &Client, authority: &str, text: &str, now: Timestamp) 
 /// No use is left, the token was deleted, or the API does not answer.
 pub async fn count(client: &Client, name: &str, request: u64) -> Result<(), ClaimError> {
     for _ in 0..ATTEMPTS {
-        let secret = secrets(client).get_opt(name).await.map_err(failed(name))?.ok_or(ClaimError::Unknown)?;
+        let secret = secrets::api(client).get_opt(name).await.map_err(failed(name))?.ok_or(ClaimError::Unknown)?;
         let mut claim = Claim::read(&secret)?;
         if !claim.add(request)? {
             return Ok(());
@@ -236,7 +227,7 @@ pub async fn count(client: &Client, name: &str, request: u64) -> Result<(), Clai
             "metadata": {"resourceVersion": secret.metadata.resource_version},
             "data": {"used": ByteString(pack(&claim.used))},
         });
-        match secrets(client).patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        match secrets::api(client).patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(kube::Error::Api(status)) if status.is_not_found() => return Err(ClaimError::Unknown),
@@ -286,8 +277,8 @@ pub fn is_name(name: &str) -> bool {
 /// # Errors
 /// The API does not answer, or refuses.
 pub async fn list(client: &Client) -> Result<Vec<Listed>, ClaimError> {
-    let list = secrets(client).list(&all()).await.map_err(failed("*"))?;
-    let claims = list.items.iter().filter_map(|secret| match Claim::read(secret) {
+    let list = secrets::list(client, KIND).await.map_err(failed("*"))?;
+    let claims = list.iter().filter_map(|secret| match Claim::read(secret) {
         Ok(claim) => Some(claim),
         Err(ClaimError::Unknown) => None,
         Err(damaged) => {
@@ -306,17 +297,12 @@ pub async fn list(client: &Client) -> Result<Vec<Listed>, ClaimError> {
 /// [`ClaimError::NoToken`] if no claim token has this name, or the answer of the API.
 pub async fn delete(client: &Client, name: &str) -> Result<Listed, ClaimError> {
     let none = || ClaimError::NoToken(name.to_owned());
-    let secret = secrets(client).get_opt(name).await.map_err(failed(name))?.ok_or_else(none)?;
+    let secret = secrets::api(client).get_opt(name).await.map_err(failed(name))?.ok_or_else(none)?;
     let claim = Claim::read(&secret).map_err(|error| match error {
         ClaimError::Unknown => none(),
         damaged => damaged,
     })?;
-    let same = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
-    match secrets(client).delete(name, &DeleteParams::default().preconditions(same)).await {
-        Ok(_) => Ok(claim.into()),
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Err(none()),
-        Err(error) => Err(failed(name)(error)),
-    }
+    if secrets::delete(client, &secret, false).await.map_err(failed(name))? { Ok(claim.into()) } else { Err(none()) }
 }
 
 /// Removes expired tokens of both kinds.
@@ -325,28 +311,12 @@ pub async fn delete(client: &Client, name: &str) -> Result<Listed, ClaimError> {
 /// The API does not answer, or refuses.
 pub async fn clear_expired(client: &Client, now: Timestamp) -> Result<(), kube::Error> {
     token::clear_expired(client, now).await?;
-    for claim in secrets(client).list(&all()).await?.items.iter().filter_map(Claim::of) {
-        if now >= claim.expires {
-            match secrets(client).delete(&claim.name, &DeleteParams::default()).await {
-                Err(kube::Error::Api(status)) if status.is_not_found() => {}
-                other => drop(other?),
-            }
-        }
-    }
-    Ok(())
-}
-
-fn all() -> ListParams {
-    ListParams::default().labels(&format!("{LABEL}=true"))
+    secrets::clear(client, KIND, |secret| Claim::of(secret).is_some_and(|claim| now >= claim.expires)).await
 }
 
 fn failed(name: &str) -> impl Fn(kube::Error) -> ClaimError + use<> {
     let name = name.to_owned();
     move |source| ClaimError::Api { name: name.clone(), source: Box::new(source) }
-}
-
-fn secrets(client: &Client) -> Api<Secret> {
-    Api::namespaced(client.clone(), NAMESPACE)
 }
 
 #[cfg(test)]

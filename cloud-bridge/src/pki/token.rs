@@ -1,9 +1,10 @@
 //! Join tokens: `sampan1.<sha256 hex of the authority's certificate>.<random secret>`.
 //!
 //! A token is good for one node name, once, for a limited time. Only a hash of its secret is kept, as a
-//! Secret object in [`NAMESPACE`], so that all replicas know it and deleting the
+//! Secret object in [`NAMESPACE`](super::NAMESPACE), so that all replicas know it and deleting the
 //! object revokes it. Using it is a delete with a resourceVersion precondition: of two that try, one wins.
 
+pub(super) mod secrets;
 mod text;
 
 use std::collections::BTreeMap;
@@ -12,12 +13,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions};
-use kube::{Api, Client};
+use kube::Client;
+use kube::api::PostParams;
 use serde::Serialize;
 
 use super::identity::is_node_name;
-use super::{NAMESPACE, keep};
+use super::keep;
 
 pub use text::{Kind, Token, TokenError};
 
@@ -26,8 +27,8 @@ pub const DEFAULT_TTL: Duration = Duration::from_secs(3600);
 /// No token is good for longer.
 pub const MAX_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
 
-const SECRET_TYPE: &str = "sampan.dev/join-token";
-const LABEL: &str = "sampan.dev/join-token";
+/// Kind of its Secret objects.
+const KIND: &str = "sampan.dev/join-token";
 
 /// What is kept of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,17 +91,8 @@ pub async fn create(
     let failed = |source| TokenError::Api { name: name.clone(), source: Box::new(source) };
     keep::ensure_namespace(client).await.map_err(failed)?;
     let kept = Kept { hash: token.digest("hash"), node: node.to_owned(), expires: now + ttl };
-    let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(name.clone()),
-            labels: Some([(LABEL.to_owned(), "true".to_owned())].into()),
-            ..ObjectMeta::default()
-        },
-        type_: Some(SECRET_TYPE.to_owned()),
-        data: Some(kept.data()),
-        ..Secret::default()
-    };
-    secrets(client).create(&PostParams::default(), &secret).await.map_err(failed)?;
+    let secret = secrets::object(KIND, &name, kept.data());
+    secrets::api(client).create(&PostParams::default(), &secret).await.map_err(failed)?;
     Ok(token)
 }
 
@@ -118,15 +110,9 @@ pub async fn redeem(
     }
     let name = token.name();
     let failed = |source| TokenError::Api { name: name.clone(), source: Box::new(source) };
-    let secret = secrets(client).get_opt(&name).await.map_err(failed)?.ok_or(TokenError::Unknown)?;
+    let secret = secrets::api(client).get_opt(&name).await.map_err(failed)?.ok_or(TokenError::Unknown)?;
     Kept::of(&secret).ok_or(TokenError::Unknown)?.check(&token, node, now)?;
-    let preconditions =
-        Preconditions { uid: secret.metadata.uid.clone(), resource_version: secret.metadata.resource_version.clone() };
-    match secrets(client).delete(&name, &DeleteParams::default().preconditions(preconditions)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Err(TokenError::Used),
-        Err(error) => Err(failed(error)),
-    }
+    if secrets::delete(client, &secret, true).await.map_err(failed)? { Ok(()) } else { Err(TokenError::Used) }
 }
 
 /// A token that no node has used: what is known of it without its secret.
@@ -142,7 +128,7 @@ pub struct Unused {
 impl Unused {
     /// `None` for a Secret of another kind.
     fn of(secret: &Secret) -> Option<Self> {
-        let kept = Kept::of(secret).filter(|_| secret.type_.as_deref() == Some(SECRET_TYPE))?;
+        let kept = Kept::of(secret).filter(|_| secret.type_.as_deref() == Some(KIND))?;
         Some(Self { name: secret.metadata.name.clone()?, node: kept.node, expires: shown(kept.expires) })
     }
 }
@@ -158,8 +144,8 @@ pub fn shown(time: Timestamp) -> String {
 /// The API does not answer, or refuses.
 pub async fn list(client: &Client) -> Result<Vec<Unused>, TokenError> {
     let failed = |source| TokenError::Api { name: "*".to_owned(), source: Box::new(source) };
-    let list = secrets(client).list(&ListParams::default().labels(&format!("{LABEL}=true"))).await.map_err(failed)?;
-    let mut tokens: Vec<Unused> = list.items.iter().filter_map(Unused::of).collect();
+    let list = secrets::list(client, KIND).await.map_err(failed)?;
+    let mut tokens: Vec<Unused> = list.iter().filter_map(Unused::of).collect();
     tokens.sort_by(|a, b| (&a.node, &a.expires).cmp(&(&b.node, &b.expires)));
     Ok(tokens)
 }
@@ -171,33 +157,14 @@ pub async fn list(client: &Client) -> Result<Vec<Unused>, TokenError> {
 pub async fn delete(client: &Client, name: &str) -> Result<Unused, TokenError> {
     let failed = |source| TokenError::Api { name: name.to_owned(), source: Box::new(source) };
     let none = || TokenError::NoToken(name.to_owned());
-    let secret = secrets(client).get_opt(name).await.map_err(failed)?.ok_or_else(none)?;
+    let secret = secrets::api(client).get_opt(name).await.map_err(failed)?.ok_or_else(none)?;
     let token = Unused::of(&secret).ok_or_else(none)?;
-    let same = Preconditions { uid: secret.metadata.uid.clone(), resource_version: None };
-    match secrets(client).delete(name, &DeleteParams::default().preconditions(same)).await {
-        Ok(_) => Ok(token),
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Err(none()),
-        Err(error) => Err(failed(error)),
-    }
+    if secrets::delete(client, &secret, false).await.map_err(failed)? { Ok(token) } else { Err(none()) }
 }
 
 /// Removes what can never be used again.
 pub async fn clear_expired(client: &Client, now: Timestamp) -> Result<(), kube::Error> {
-    let list = secrets(client).list(&ListParams::default().labels(&format!("{LABEL}=true"))).await?;
-    for secret in list {
-        let expired = Kept::of(&secret).is_none_or(|kept| now >= kept.expires);
-        if let (true, Some(name)) = (expired, &secret.metadata.name) {
-            match secrets(client).delete(name, &DeleteParams::default()).await {
-                Err(kube::Error::Api(status)) if status.is_not_found() => {}
-                other => drop(other?),
-            }
-        }
-    }
-    Ok(())
-}
-
-fn secrets(client: &Client) -> Api<Secret> {
-    Api::namespaced(client.clone(), NAMESPACE)
+    secrets::clear(client, KIND, |secret| Kept::of(secret).is_none_or(|kept| now >= kept.expires)).await
 }
 
 #[cfg(test)]

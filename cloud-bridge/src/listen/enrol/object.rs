@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::pki::claim::Hardware;
 use crate::pki::encoding::to_pem;
+use crate::pki::token::shown;
 
 /// Signer of these requests.
 pub(super) const SIGNER: &str = "sampan.dev/node";
@@ -129,7 +130,7 @@ pub(super) fn approval(object: &CertificateSigningRequest, claim: &str, now: Tim
         "status": "True",
         "reason": "ClaimToken",
         "message": format!("claim token {claim} approves new names automatically"),
-        "lastUpdateTime": second(now),
+        "lastUpdateTime": shown(now),
     });
     if let Some(conditions) = conditions.as_array_mut() {
         conditions.push(approved);
@@ -139,7 +140,7 @@ pub(super) fn approval(object: &CertificateSigningRequest, claim: &str, now: Tim
 
 /// Patch with which a bridge begins to issue the certificate: of several bridges, one succeeds.
 pub(super) fn issuing(object: &CertificateSigningRequest, now: Timestamp) -> Value {
-    let annotations = json!({ISSUING: second(now)});
+    let annotations = json!({ISSUING: shown(now)});
     json!({"metadata": {
         "uid": object.uid(),
         "resourceVersion": object.resource_version(),
@@ -162,10 +163,6 @@ pub(super) fn issued(object: &CertificateSigningRequest, certificate: &[u8]) -> 
 /// Precondition of a patch: no other client has written meanwhile.
 fn same(object: &CertificateSigningRequest) -> Value {
     json!({"uid": object.uid(), "resourceVersion": object.resource_version()})
-}
-
-fn second(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Seconds until a board asks again: 30 at first, up to 300 for a request that waits for long.

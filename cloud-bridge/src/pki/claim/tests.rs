@@ -13,13 +13,8 @@ fn claim(token: &Token, uses: usize) -> Claim {
     Claim { name: token.name(), terms, expires, hash: token.digest("hash"), used: BTreeSet::new() }
 }
 
-fn secret(claim: &Claim, type_: &str) -> Secret {
-    Secret {
-        metadata: ObjectMeta { name: Some(claim.name.clone()), ..ObjectMeta::default() },
-        type_: Some(type_.to_owned()),
-        data: Some(claim.data()),
-        ..Secret::default()
-    }
+fn secret(claim: &Claim, kind: &str) -> Secret {
+    secrets::object(kind, &claim.name, claim.data())
 }
 
 #[test]
@@ -38,7 +33,7 @@ fn kept_claim_has_no_secret_and_reads_back() {
     let token = token();
     let mut kept = claim(&token, 3);
     kept.add(0xff).unwrap();
-    let stored = secret(&kept, SECRET_TYPE);
+    let stored = secret(&kept, KIND);
     assert_eq!(Claim::of(&stored), Some(kept.clone()));
     let secret_part = token.text().rsplit('.').next().unwrap().to_owned();
     assert!(!(serde_json::to_string(&stored).unwrap() + &kept.name).contains(&secret_part));
@@ -54,7 +49,7 @@ fn use_takes_eight_bytes() {
     for request in (0..u64::MAX).rev().take(MAX_USES) {
         assert!(kept.add(request).unwrap());
     }
-    let mut stored = secret(&kept, SECRET_TYPE);
+    let mut stored = secret(&kept, KIND);
     assert_eq!(Claim::of(&stored), Some(kept));
     let used = &mut stored.data.as_mut().unwrap().get_mut("used").unwrap().0;
     assert_eq!(used.len(), 8 * MAX_USES);

@@ -67,13 +67,8 @@ fn what_is_kept_does_not_hold_the_secret() {
 #[test]
 fn only_secrets_of_the_type_are_tokens() {
     let kept = kept(&Token::random(&authority()).unwrap());
-    let secret = |type_: &str| Secret {
-        metadata: ObjectMeta { name: Some("join-a".into()), ..ObjectMeta::default() },
-        type_: Some(type_.to_owned()),
-        data: Some(kept.data()),
-        ..Secret::default()
-    };
+    let secret = |kind: &str| secrets::object(kind, "join-a", kept.data());
     let unused = Unused { name: "join-a".into(), node: "edge-1".into(), expires: "2030-01-01T00:00:00Z".into() };
-    assert_eq!(Unused::of(&secret(SECRET_TYPE)), Some(unused));
+    assert_eq!(Unused::of(&secret(KIND)), Some(unused));
     assert_eq!(Unused::of(&secret("Opaque")), None);
 }
