@@ -3,6 +3,7 @@
 use sampan_pod as pod;
 use sampan_sys as sys;
 
+pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -65,6 +65,7 @@ fn run(given: Given) -> Result<(), CliError> {
     smol::block_on(end_containers(&paths))?;
     crate::dns::client::end(&paths.dns());
     crate::devices::client::end(&paths.devices());
+    crate::api::client::end(&paths.api_socket());
     helper::kill_left(|program, words| is_helper(program, words, &paths));
     remove_from_host(&paths)?;
     crate::sys::trash::sweep(&paths.trash())?;
@@ -102,6 +103,7 @@ fn is_helper(program: &Path, words: &[&[u8]], paths: &Paths) -> bool {
             HELPERS.into_iter().any(is) && after("--root", paths.root())
         }
         b"edge-devices" => after("--socket", &paths.devices()),
+        b"edge-api" => after("--socket", &paths.api_socket()),
         _ => false,
     }
 }

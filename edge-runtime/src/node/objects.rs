@@ -132,6 +132,9 @@ impl Node {
     /// Stores the tokens that the last news had, and gives them to their pods.
     pub(super) fn keep_tokens(&mut self) -> Result<(), StoreError> {
         for uid in self.tokens.keep(&mut self.cx)? {
+            // A pod may use a token as soon as it can read it.
+            self.local_api.look_at_pod(&self.cx, &self.tokens, &uid);
+            self.local_api.step();
             self.refresh_volumes(&uid);
         }
         Ok(())

@@ -61,7 +61,13 @@ impl Bench {
             self.objects.borrow().get(&format!("{kind}/{namespace}/{name}")).cloned()
         };
         let uses_local_api = crate::pod::local_api::is_used(&self.pod, false);
-        work(&VolumeContext { paths: &self.paths, pod: &self.pod, objects: &objects, facts: &self.facts, uses_local_api })
+        work(&VolumeContext {
+            paths: &self.paths,
+            pod: &self.pod,
+            objects: &objects,
+            facts: &self.facts,
+            uses_local_api,
+        })
     }
 
     fn setup(&self) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {

@@ -128,11 +128,18 @@ fn kept(node: &Node, plan: &Plan, text: &mut Text) {
 
 fn helpers(text: &mut Text) {
     text.family("sampan_node_helper_restarts_total", "counter", "How often a helper had ended unasked.");
-    for (name, lost) in
-        [("monitor", &counters::LOST_MONITOR), ("dns", &counters::LOST_DNS), ("devices", &counters::LOST_DEVICES)]
-    {
+    for (name, lost) in [
+        ("monitor", &counters::LOST_MONITOR),
+        ("dns", &counters::LOST_DNS),
+        ("devices", &counters::LOST_DEVICES),
+        ("api", &counters::LOST_API),
+    ] {
         text.sample(&[("helper", name)], lost.get().into());
     }
+    let help = "Requests of pods to the API that the link has taken.";
+    count(text, "sampan_node_api_requests_total", help, &counters::API_REQUESTS);
+    let help = "Requests of pods to the API that the link has not taken.";
+    count(text, "sampan_node_api_request_errors_total", help, &counters::REFUSED_API_REQUESTS);
 }
 
 /// The loop, and conditions of the Node object.
