@@ -11,6 +11,7 @@
 //! | `budget`, `pool` | how much a node may cost |
 //! | `rules` | messages and calls of rules |
 //! | `serving` | streams |
+//! | `pod_requests` | requests of pods to the API |
 //! | `socket` | frames of the websocket |
 
 mod begin;
@@ -18,6 +19,7 @@ mod budget;
 mod devices;
 mod large;
 mod pending;
+mod pod_requests;
 pub(super) mod pool;
 mod receiving;
 mod reporting;
