@@ -42,6 +42,7 @@ use futures::{FutureExt, SinkExt, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::coop;
 
+use super::api_proxy::Rate;
 use super::credential::Credential;
 use super::lease::Renewal;
 use super::node::{Command, Node};
@@ -114,6 +115,7 @@ struct Connection {
     stake: Stake,
     requests: Requests,
     streams: Serving,
+    pod_rate: Rate,
     /// Permit of the initial exchange.
     place: Option<OwnedSemaphorePermit>,
     large: Large,

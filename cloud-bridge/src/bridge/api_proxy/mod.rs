@@ -1,11 +1,13 @@
 //! Requests of pods to the API that arrive on the link of their node.
 //!
-//! `head` decides on a request by its head (pure), `upstream` reaches the API, and here one request is carried out:
-//! its body comes from the stream, the answer goes to it. A pod's own token is all that the API sees; no right of the
-//! node or of the bridge is used. The task of a request ends with its stream, which cancels the request.
+//! `head` decides on a request by its head, `memory` and `rate` limit requests (all pure), `upstream` reaches the API, and
+//! here one request is carried out: its body comes from the stream, the answer goes to it. A pod's own token is all that
+//! the API sees; no right of the node or of the bridge is used. The task of a request ends with its stream, which cancels
+//! the request.
 
 pub(super) mod head;
 mod memory;
+mod rate;
 pub mod upstream;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use head::Refusal;
 use upstream::{AnswerBody, Upstream};
 
 pub(super) use memory::{ROOM, RequestMemory};
+pub(super) use rate::Rate;
 
 /// Requests of one pod at a time.
 pub(super) const EACH_POD: usize = 8;

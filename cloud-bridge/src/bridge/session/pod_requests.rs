@@ -17,7 +17,9 @@ impl Connection {
     /// Starts the request that a pod has opened a stream for, or refuses it.
     pub(super) fn pod_request(&mut self, stream: StreamId, request: ApiRequest) {
         counters::POD_REQUESTS.one();
-        let admitted = self.admit(&request);
+        let now = self.now();
+        let early = || Refusal::busy("the pods of this node send too many requests, please try again later");
+        let admitted = if self.pod_rate.take(now) { self.admit(&request) } else { Err(early()) };
         // A connection that is being replaced has no link any more, and its streams end with it.
         let link = self.node.link().filter(|link| link.session == self.session.session());
         match (admitted, link) {
