@@ -72,15 +72,10 @@ impl Lab {
 
     async fn edge(&self, node: &str) -> (Identity, Edge) {
         let identity = self.bridge.join(&self.cluster, node).await;
-        let mut edge = self.connect(&identity).await;
+        let mut edge = Edge::connect_with_api(self.bridge.address, &identity, Store::default()).await;
         edge.report_and_wait(Report::Node { node: node_object(node) }).await.unwrap();
-        (identity, edge)
-    }
-
-    async fn connect(&self, identity: &Identity) -> Edge {
-        let mut edge = Edge::connect_with_api(self.bridge.address, identity, Store::default()).await;
         edge.until("the first list", |edge| edge.synced).await;
-        edge
+        (identity, edge)
     }
 
     /// A pod on the node of this connection, and a token of it.
@@ -289,7 +284,8 @@ async fn watch_is_a_long_answer_and_ends_with_its_pod() {
 
     // The requests of a connection end with it.
     drop(edge);
-    let mut edge = lab.connect(&identity).await;
+    let mut edge = Edge::connect_with_api(lab.bridge.address, &identity, Store::default()).await;
+    edge.until("the list", |edge| edge.synced).await;
     for _ in 0..8 {
         assert_eq!(ask(&mut edge, get(PODS, &token)).await.0, 200);
     }
