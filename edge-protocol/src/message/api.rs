@@ -36,8 +36,8 @@ const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 /// | bridge | `STDOUT` | the answer's body |
 /// | bridge | `STATUS` | empty: the answer is complete; else the reason why it ends here, as text |
 ///
-/// After `STATUS` the bridge ends the stream without an error. An end before `OPENED` has an error: the request was not
-/// answered. If the edge ends the stream, the bridge cancels the request.
+/// After `STATUS` the bridge ends the stream without an error. An end before `STATUS`, with or without an error, cuts the
+/// answer off; before `OPENED` the request was not answered. If the edge ends the stream, the bridge cancels the request.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiRequest {
