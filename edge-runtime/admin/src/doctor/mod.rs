@@ -26,7 +26,9 @@ pub(crate) use areas::board::degrees;
 pub(crate) use areas::daemon::{get as ask_daemon, pid as daemon_pid};
 pub(crate) use areas::disk::worn;
 pub(crate) use areas::limits::{load, meminfo};
-use areas::{board, cgroups, clock, config, daemon, disk, kernel, limits, link, local_api, network, proxy, runtime, unit};
+use areas::{
+    board, cgroups, clock, config, daemon, disk, kernel, limits, link, local_api, network, proxy, runtime, unit,
+};
 use finding::{Finding, Severity, worst};
 use host::Host;
 

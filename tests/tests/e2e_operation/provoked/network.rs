@@ -95,7 +95,8 @@ fn local_api_without_its_helper_or_its_port() {
     }
     let cluster = Cluster::start("portless");
     let node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
-    let stage = Stage::new().configure("local-api: {listen: gateway}\nnetwork: {mode: builtin, subnet: 10.85.0.0/24}\n");
+    let stage =
+        Stage::new().configure("local-api: {listen: gateway}\nnetwork: {mode: builtin, subnet: 10.85.0.0/24}\n");
     let (from, to) = (node.root().join("var/lib/edge-runtime/identity"), stage.root().join("var/lib/edge-runtime"));
     let script = "IO::Socket::INET->new(Listen => 1, LocalAddr => \"10.85.0.1:6443\") or die; sleep 60";
     let stage = stage
