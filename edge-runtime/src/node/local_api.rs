@@ -3,36 +3,33 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `heard` | what its messages change in the node |
 //! | `pods` | which pods may use it |
 //! | `relay` | streams of requests between helper and link |
 //! | `requests` | the connection to the helper for them |
 
+mod heard;
 mod pods;
 mod relay;
 mod requests;
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::rc::Rc;
 
 use async_executor::Task;
 use edge_protocol::stream::{EDGE_STREAMS, StreamEvent};
-use sampan_api_control::{FromHelper, Pod, Settings, ToHelper};
+use sampan_api_control::{Pod, Settings, ToHelper};
 use serde_json::Value;
 
 use self::requests::Requests;
-use super::Node;
 use super::context::Context;
 use super::sources::News;
 use super::tokens::Tokens;
-use crate::api::client::{self, Heard, Helper, Teller};
+use crate::api::client::{self, Helper, Teller};
 use crate::config::NetworkMode;
 use crate::launch::Launch;
 use crate::net::dns_link;
-use crate::pod::event::PodEvent;
 use crate::pod::local_api::PORT;
-use crate::store::StoreError;
-use crate::sys::files::replace;
 use crate::sys::vec_map::VecMap;
 
 #[derive(Default)]
@@ -202,42 +199,6 @@ impl Untold {
     }
 }
 
-impl Node {
-    /// Processes an event of the helper.
-    pub(super) fn take_local_api(&mut self, heard: Heard) -> Result<(), StoreError> {
-        match heard {
-            Heard::Up(connection) => self.local_api.up(&self.cx, &self.tokens, connection),
-            Heard::Down(_) => self.local_api.down(),
-            Heard::Room => {}
-            Heard::Line(FromHelper::Ready { certificate, refused }) => {
-                for why in refused {
-                    let message = format!("the local API does not listen: {why}");
-                    log::error!("{message}");
-                    self.cx.node_event(true, "LocalAPINotListening", &message)?;
-                }
-                self.trust(certificate);
-            }
-            Heard::Line(FromHelper::Counters { counters }) => counted(&self.cx.paths.api_counters(), &counters),
-            Heard::Line(FromHelper::Hello { .. } | FromHelper::Pong {}) => {}
-        }
-        Ok(())
-    }
-
-    /// Gives pods the helper's certificate, if it is another one than before.
-    fn trust(&mut self, certificate: String) {
-        let certificate = Some(Value::String(certificate));
-        if self.cx.api_certificate == certificate {
-            return;
-        }
-        self.cx.api_certificate = certificate;
-        let config = self.cx.config.local_api;
-        for uid in self.cx.pods.uids(|entry| config.is_used_by(&entry.pod)) {
-            self.cx.tell(&uid, PodEvent::DependencyChanged);
-            self.refresh_volumes(&uid);
-        }
-    }
-}
-
 /// Where the helper listens: the gateways of pods on the bridge, and an address of its own for those of plugins.
 fn addresses(cx: &Context, launch: &Launch) -> Vec<IpAddr> {
     let network = &cx.config.network;
@@ -252,13 +213,6 @@ fn addresses(cx: &Context, launch: &Launch) -> Vec<IpAddr> {
         }
     }
     all
-}
-
-/// Writes the counters for `edge-runtime status`, on a file system in memory.
-fn counted(file: &Path, counters: &Value) {
-    if let Err(error) = replace(file, counters.to_string().as_bytes(), false) {
-        log::warn!("{}: {error}", file.display());
-    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use edge_protocol::message::TokenAnswer;
 use edge_protocol::version::{API, TOKENS};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1;
+use sampan_api_control::FromHelper;
 use serde_json::json;
 
 use super::*;
+use crate::api::client::Heard;
 use crate::config::Listen;
 use crate::link::LinkHandle;
 use crate::node::bench::Bench;
@@ -22,7 +24,7 @@ fn with_token() -> Bench {
     let volumes = json!([{"name": "v", "projected": {"sources": [source]}}]);
     let metadata = json!({"name": "u", "namespace": "ns", "uid": "u", "annotations": {"sampan.dev/local-api": "true"}});
     let pod = json!({"metadata": metadata, "spec": {"containers": [], "volumes": volumes}});
-    let pod: Pod = serde_json::from_value(pod).unwrap();
+    let pod: v1::Pod = serde_json::from_value(pod).unwrap();
     bench.node.cx.pods.get_mut("u").unwrap().pod = Rc::new(pod.clone());
     let link = LinkHandle::for_tests(&bench.node.cx.paths, &[TOKENS, API]);
     bench.node.cx.link = Some(link.clone());
