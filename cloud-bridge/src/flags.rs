@@ -58,13 +58,22 @@ impl NodeFlags {
 
 /// A client of the API named by a kubeconfig, or of the cluster that this runs in.
 pub async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client> {
-    let config = match kubeconfig {
+    client_of(config(kubeconfig).await?)
+}
+
+/// The configuration of such a client.
+pub(crate) async fn config(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Config> {
+    match kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(&path).with_context(|| format!("kubeconfig {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
+            Ok(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)
         }
-        None => kube::Config::incluster().context("no --kubeconfig, and not in a pod of a cluster")?,
-    };
+        None => kube::Config::incluster().context("no --kubeconfig, and not in a pod of a cluster"),
+    }
+}
+
+/// A client with this configuration.
+pub(crate) fn client_of(config: kube::Config) -> anyhow::Result<kube::Client> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&MapRequestLayer::new(named)).build())
 }
 

@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::accept::Gate;
 use crate::bridge::clients::Clients;
+use crate::bridge::upstream;
 use crate::bridge::{AddressType, Bridge, EndpointOf, Gone, NodeSeen, ServiceScope, Settings};
 use crate::flags::{self, NodeFlags, port_range};
 use crate::info::{self, Info};
@@ -68,7 +69,8 @@ pub struct Options {
 
 /// Runs until a signal.
 pub async fn run(options: Options) -> anyhow::Result<()> {
-    let client = flags::client(options.kubeconfig.clone()).await?;
+    let config = flags::config(options.kubeconfig.clone()).await?;
+    let client = flags::client_of(config.clone())?;
     let cluster = info::cluster(&client).await.context("asking the API which cluster it is")?;
     let authority = Arc::new(keep::in_cluster(&client).await?.with_node_life(options.nodes.certificate_life));
     let listener = listen::bind(options.listen).await?;
@@ -103,6 +105,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         devices_unknown_when_silent: options.nodes.devices_unknown_when_silent,
         rule_authorities: options.rules.authorities()?,
         pods_seen: page.as_ref().map(Page::pods_seen),
+        pod_requests: Some(upstream::of_cluster(config)),
         ..Settings::default()
     };
     let bridge = Bridge::start(Clients::impersonating(client.clone()), cluster, settings);

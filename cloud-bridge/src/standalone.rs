@@ -7,9 +7,14 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use anyhow::Context;
+use bytes::Bytes;
+use futures::FutureExt;
+use http::Request;
+use http_body_util::{BodyExt, Full};
 
 use crate::accept::Gate;
 use crate::bridge::clients::{Clients, KUBELET};
+use crate::bridge::upstream::Upstream;
 use crate::bridge::{Bridge, ServiceScope, Settings};
 use crate::info::{self, Info};
 use crate::kubeconfig;
@@ -24,6 +29,7 @@ use crate::state_folder;
 use crate::steps;
 use crate::{api_endpoints, api_port};
 use apimachinery::user::UserInfo;
+use apiserver::http::failure;
 use apiserver::{Accounts, Config, Server};
 use controller_manager::node_lifecycle;
 use controllers::Controllers;
@@ -116,6 +122,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         toleration_seconds: options.evict_after.map_or(300, |after| after.as_secs()),
         rule_authorities: options.rules.authorities()?,
         pods_seen: page.as_ref().map(Page::pods_seen),
+        pod_requests: Some(pod_requests(&api)),
         ..Settings::default()
     };
     let bridge = Bridge::start(clients, cluster, settings);
@@ -154,4 +161,21 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 /// A client of the API in this process. `agent` names it in `managedFields`, as Kubernetes' parts are named.
 fn local(api: &Server, user: &UserInfo, agent: &'static str) -> kube::Client {
     kube::Client::new(api.service(user.clone()).named(agent), "default")
+}
+
+/// The API for requests of pods that come by the link: authenticated by their own tokens, and limited like those of any
+/// client at the API's port.
+pub fn pod_requests(api: &Server) -> Arc<Upstream> {
+    let api = api.clone();
+    Arc::new(move |request: Request<Bytes>| {
+        let api = api.clone();
+        async move {
+            let answer = match api.bearer(request.headers()) {
+                Ok(user) => api.handle_stranger(&user, request.map(Full::new)).await,
+                Err(error) => failure(&error),
+            };
+            Ok::<_, String>(answer.map(|body| body.map_err(|error| error.to_string()).boxed_unsync()))
+        }
+        .boxed()
+    })
 }

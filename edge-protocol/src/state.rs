@@ -125,6 +125,11 @@ impl NodeState {
         self.entry(key).map(|entry| Arc::clone(&entry.body))
     }
 
+    /// Uid of the object of this name that the node should hold now.
+    pub fn uid(&self, key: &ObjectKey) -> Option<&str> {
+        self.entry(key).map(|entry| entry.uid.as_str())
+    }
+
     /// What the node should hold now; for comparing with a fresh list.
     pub fn digests(&self) -> impl Iterator<Item = ObjectDigest> + '_ {
         self.objects.iter().map(|(key, e)| ObjectDigest {

@@ -20,6 +20,36 @@ impl Counter {
     }
 }
 
+/// The number of things that are under way.
+#[derive(Debug)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Counts one thing until the returned value is dropped.
+    pub(crate) fn enter(&'static self) -> Present {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Present(self)
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One thing that a [`Gauge`] counts.
+#[derive(Debug)]
+pub(crate) struct Present(&'static Gauge);
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Attempts to write a report of a node, by result: written, refused, retried.
 pub(crate) static REPORTS_WRITTEN: Counter = Counter::new();
 pub(crate) static REPORTS_REFUSED: Counter = Counter::new();
@@ -34,3 +64,9 @@ pub(crate) static API_UNREACHED: Counter = Counter::new();
 
 /// Started sessions of nodes.
 pub(crate) static SESSIONS: Counter = Counter::new();
+
+/// Requests of pods to the API through the link, and those that the bridge itself refused or could not pass on.
+pub(crate) static POD_REQUESTS: Counter = Counter::new();
+pub(crate) static POD_REQUESTS_REFUSED: Counter = Counter::new();
+/// Those under way, watches included.
+pub(crate) static POD_REQUESTS_OPEN: Gauge = Gauge::new();

@@ -21,6 +21,7 @@
 //! | `followed` | two kinds that belong together, read and watched for all nodes |
 //! | `jobs` | fleet jobs: who is told what when, and what has come of it |
 //! | `rules` | what travels between nodes' brokers, servers and HTTP by rules |
+//! | `api_proxy` | requests of pods to the API |
 //! | `tokens` | service account tokens for the pods of a node |
 //! | `settings` | what can be chosen |
 //! | `well_known`, `name` | labels and annotations of Nodes; how objects are named |
@@ -36,6 +37,7 @@
 //! Nothing here lasts: a bridge that starts reads everything from the API again.
 
 mod api_health;
+mod api_proxy;
 mod autonomy;
 mod backend;
 mod chunks;
@@ -93,6 +95,7 @@ use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 use api_health::ApiHealth;
+use api_proxy::RequestMemory;
 use apimachinery::panics;
 use autonomy::Autonomy;
 use clients::Clients;
@@ -105,6 +108,7 @@ use shared::Shared;
 use sites::Sites;
 use stream_memory::StreamMemory;
 
+pub use api_proxy::upstream;
 pub use credential::Credential;
 pub use hardware::NameOwner;
 pub(crate) use node_access::is_revoked;
@@ -150,6 +154,7 @@ impl Bridge {
             large: Arc::new(Semaphore::new(LARGE_TURNS)),
             report_pool: Arc::default(),
             stream_memory: StreamMemory::default(),
+            request_memory: RequestMemory::default(),
             pod_ranges: Arc::default(),
             informers: sender,
             node_access: NodeAccess::default(),

@@ -138,9 +138,17 @@ pub fn metrics(nodes: &[NodeView]) -> String {
         ),
         ("api_server_errors_total", "Requests that the API answered with 5xx.", &counters::API_SERVER_ERRORS),
         ("api_unreached_total", "Requests that the API did not answer.", &counters::API_UNREACHED),
+        ("pod_requests_total", "Requests of pods to the API through their node's link.", &counters::POD_REQUESTS),
+        (
+            "pod_requests_refused_total",
+            "Requests of pods that the bridge refused or could not pass on.",
+            &counters::POD_REQUESTS_REFUSED,
+        ),
     ] {
         family(name, "counter", help, vec![(None, counter.get() as f64)]);
     }
+    let help = "Requests of pods to the API that are under way, watches included.";
+    family("pod_requests_open", "gauge", help, vec![(None, counters::POD_REQUESTS_OPEN.get() as f64)]);
     let help = "Whether the node is connected to this bridge.";
     family("node_connected", "gauge", help, each(|node| Some(f64::from(u8::from(node.connected)))));
     let help = "When the last frame of the node arrived, in seconds since 1970.";

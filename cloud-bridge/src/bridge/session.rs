@@ -11,6 +11,7 @@
 //! | `budget`, `pool` | how much a node may cost |
 //! | `rules` | messages and calls of rules |
 //! | `serving` | streams |
+//! | `pod_requests` | requests of pods to the API |
 //! | `socket` | frames of the websocket |
 
 mod begin;
@@ -18,6 +19,7 @@ mod budget;
 mod devices;
 mod large;
 mod pending;
+mod pod_requests;
 pub(super) mod pool;
 mod receiving;
 mod reporting;
@@ -40,6 +42,7 @@ use futures::{FutureExt, SinkExt, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::coop;
 
+use super::api_proxy::Rate;
 use super::credential::Credential;
 use super::lease::Renewal;
 use super::node::{Command, Node};
@@ -112,6 +115,7 @@ struct Connection {
     stake: Stake,
     requests: Requests,
     streams: Serving,
+    pod_rate: Rate,
     /// Permit of the initial exchange.
     place: Option<OwnedSemaphorePermit>,
     large: Large,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::runtime::watcher::Event;
 use rustls_pki_types::CertificateDer;
 
+use super::api_proxy::upstream::Upstream;
 use super::reports::EndpointOf;
 use super::slim::{SlimNode, SlimPod};
 use super::told::groups::ServiceScope;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub gone: Option<Arc<Gone>>,
     /// Address at which pods reach the API, for an API whose cluster addresses are not routed.
     pub api: Option<ApiAddress>,
+    /// The API for requests of pods that come by the link; `None`: the bridge refuses them.
+    pub pod_requests: Option<Arc<Upstream>>,
     /// Services that nodes receive.
     pub service_scope: ServiceScope,
     /// Whether other bridges may serve the same nodes on the same API: writes that must stay in order then need a check
@@ -78,6 +81,7 @@ impl Default for Settings {
             api_turns: 64,
             gone: None,
             api: None,
+            pod_requests: None,
             service_scope: ServiceScope::default(),
             replicated: true,
             lists_withheld: false,

@@ -6,6 +6,7 @@ use edge_protocol::message::{ObjectKey, RenewAnswer};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::api_health::ApiHealth;
+use super::api_proxy::RequestMemory;
 use super::autonomy::Autonomy;
 use super::clients::Clients;
 use super::credential::Credential;
@@ -39,6 +40,8 @@ pub(super) struct Shared {
     pub(super) report_pool: Arc<Pool>,
     /// Memory of streams to nodes.
     pub(super) stream_memory: StreamMemory,
+    /// Memory of requests of pods to the API.
+    pub(super) request_memory: RequestMemory,
     /// The ranges of pod addresses of each node.
     pub(super) pod_ranges: Arc<PodRanges>,
     pub(super) autonomy: Arc<Autonomy>,

@@ -12,6 +12,7 @@ mod jobs;
 mod kubelet;
 mod overview;
 mod page;
+mod pod_requests;
 mod pods;
 mod races;
 mod registration;

@@ -255,6 +255,12 @@ impl Edge {
         Self::connect_as(address, identity, &identity.node, store, false, wants).await.unwrap()
     }
 
+    /// Same as [`connect_packed`](Self::connect_packed), for a node whose pods reach the API.
+    pub async fn connect_with_api(address: SocketAddr, identity: &Identity, store: Store) -> Self {
+        let wants = Wants { api: true, ..Wants::default() };
+        Self::connect_as(address, identity, &identity.node, store, true, wants).await.unwrap()
+    }
+
     async fn connect_as(
         address: SocketAddr,
         identity: &Identity,

@@ -13,6 +13,7 @@ use super::large::Large;
 use super::pending::{Rewrite, Rules, Work};
 use super::pool::Stake;
 use super::serving::Serving;
+use crate::bridge::api_proxy::Rate;
 use crate::bridge::credential::Credential;
 use crate::bridge::lease::Renewal;
 use crate::bridge::node::{Link, Node};
@@ -73,6 +74,7 @@ impl Connection {
             stake: Stake::new(&shared.report_pool),
             requests,
             streams: Serving::default(),
+            pod_rate: Rate::default(),
             place: None,
             large: Large::No,
             rewrite: Rewrite::default(),

@@ -9,7 +9,9 @@ use edge_protocol::bridge::BridgeSession;
 use edge_protocol::message::{StreamId, StreamRequest};
 use edge_protocol::stream::StreamEvent;
 use tokio::sync::{Semaphore, oneshot};
+use tokio::task::AbortHandle;
 
+use crate::bridge::api_proxy;
 use crate::bridge::chunks::{ChunkSender, Chunks};
 use crate::bridge::node::OpenStream;
 use crate::bridge::stream_memory::ROOM;
@@ -20,11 +22,22 @@ struct Stream {
     chunks: ChunkSender,
     waiting: VecDeque<u8>,
     room: Arc<Semaphore>,
+    request: Option<PodRequest>,
+}
+
+/// A request of a pod to the API, which the stream is for.
+struct PodRequest {
+    /// Uid of the pod.
+    pod: String,
+    task: AbortHandle,
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         self.room.close();
+        if let Some(request) = &self.request {
+            request.task.abort();
+        }
     }
 }
 
@@ -45,13 +58,29 @@ impl Serving {
         let opened = opened.map(|id| {
             let (sender, chunks) = Chunks::new();
             let room = Arc::new(Semaphore::new(ROOM));
-            let stream = Stream { chunks: sender, waiting: VecDeque::new(), room: Arc::clone(&room) };
+            let stream = Stream { chunks: sender, waiting: VecDeque::new(), room: Arc::clone(&room), request: None };
             self.streams.insert(id, stream);
             OpenStream { id, chunks, room }
         });
         if let Err(Ok(opened)) = answer.send(opened) {
             self.end(session, opened.id);
         }
+    }
+
+    /// The node has opened this stream for a request of a pod. `start` starts the task of the request, which ends with
+    /// the stream.
+    pub(super) fn accept(&mut self, id: StreamId, pod: String, start: impl FnOnce(OpenStream) -> AbortHandle) {
+        let (sender, chunks) = Chunks::new();
+        let room = Arc::new(Semaphore::new(api_proxy::ROOM));
+        let task = start(OpenStream { id, chunks, room: Arc::clone(&room) });
+        let request = Some(PodRequest { pod, task });
+        self.streams.insert(id, Stream { chunks: sender, waiting: VecDeque::new(), room, request });
+    }
+
+    /// Number of open requests of the pod with this uid.
+    pub(super) fn requests_of(&self, pod: &str) -> usize {
+        let requests = self.streams.values().filter_map(|stream| stream.request.as_ref());
+        requests.filter(|request| request.pod == pod).count()
     }
 
     pub(super) fn send(&mut self, session: &mut BridgeSession, id: StreamId, data: Vec<u8>) {

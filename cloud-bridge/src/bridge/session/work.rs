@@ -95,6 +95,7 @@ impl Connection {
                     let responded = respond(Arc::clone(&self.shared.rules), self.node.name.clone(), request);
                     self.work.push(responded.map(move |result| Done::Responded(id, result)).boxed());
                 }
+                BridgeEvent::ApiOpened { stream, request } => self.pod_request(stream, request),
                 BridgeEvent::Stream(event) => self.streams.event(&mut self.session, event),
             }
         }
