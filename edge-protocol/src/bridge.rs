@@ -51,6 +51,7 @@ pub struct BridgeSession {
     /// Number of the batch of device reports that is not acknowledged.
     devices: Option<u64>,
     takes_devices: bool,
+    takes_api: bool,
     rules: rules::Rules,
     streams: Streams,
     liveness: Liveness,
@@ -96,6 +97,7 @@ impl BridgeSession {
             renewing: false,
             devices: None,
             takes_devices: false,
+            takes_api: false,
             rules: rules::Rules::default(),
             streams: Streams::default(),
             decoder: Decoder::default(),

@@ -15,7 +15,7 @@
 //! | [`state`] | [`NodeState`](state::NodeState): what one node should hold, as a numbered stream |
 //! | [`bridge`] | [`BridgeSession`](bridge::BridgeSession): one connection, seen from the bridge |
 //! | [`edge`] | [`EdgeSession`](edge::EdgeSession): one connection, seen from the node |
-//! | [`stream`] | byte streams (logs, ...) under credit |
+//! | [`stream`] | byte streams (logs, requests of pods to the API, ...) under credit |
 //! | [`topic`] | topics and filters of MQTT |
 //! | [`duration`] | durations as people type them |
 //! | [`findings`] | how doctors print what they found |

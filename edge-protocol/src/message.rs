@@ -3,6 +3,7 @@
 //! Grow them by adding variants and optional fields; never change what a name means.
 //! Knows nothing of sockets, clocks, stores or the meaning of an object's body.
 
+mod api;
 mod base64_text;
 mod certificate;
 mod device;
@@ -17,6 +18,9 @@ use crate::version::{Hello, RefuseReason, Welcome};
 use serde::{Deserialize, Serialize};
 
 pub use crate::version::{PROTOCOL, Position};
+pub use api::{
+    ApiAnswer, ApiRequest, ApiRequestError, MAX_API_BODY, MAX_API_HEADER_BYTES, MAX_API_HEADERS, MAX_API_PATH,
+};
 pub use certificate::{Der, RenewAnswer};
 pub use device::{DeviceRefusal, DeviceReport, DeviceState, MAX_DEVICES, TwinReport, TwinValue};
 pub use object::{Object, ObjectDigest, ObjectKey, ObjectRef};
@@ -223,6 +227,15 @@ pub enum ToCloud {
     Request {
         id: u64,
         request: serde_json::Value,
+    },
+    /// A request of a pod to the API. The numbers of these streams start above
+    /// [`EDGE_STREAMS`](crate::stream::EDGE_STREAMS). Bytes in both directions are records of
+    /// [`channel`](crate::channel), described at [`ApiRequest`].
+    ApiOpen {
+        stream: StreamId,
+        request: ApiRequest,
+        /// Bytes the bridge may send before it is given more.
+        credit: u64,
     },
     /// Nack of a message type this build does not know.
     Unsupported {

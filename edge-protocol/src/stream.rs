@@ -1,4 +1,4 @@
-//! Byte streams (logs, later exec and port-forward) that share the connection under credit.
+//! Byte streams (logs, exec, port-forward, requests of pods to the API) that share the connection under credit.
 //!
 //! Owns credit and fairness, the same for both ends. A stream's failure ends that stream and nothing else.
 //! Knows nothing of what the bytes mean.
@@ -6,7 +6,7 @@
 mod frames;
 
 use crate::frame;
-use crate::message::{StreamId, StreamRequest};
+use crate::message::{ApiRequest, ApiRequestError, StreamId, StreamRequest};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
@@ -15,8 +15,18 @@ pub(crate) use frames::StreamFrame;
 /// Bytes each side may send on a new stream before the other has consumed any.
 pub const INITIAL_CREDIT: u64 = 64 << 10;
 
-/// Open streams of one connection.
+/// Open streams of one connection that the bridge has opened.
 pub const MAX_STREAMS: usize = 64;
+
+/// Numbers from here on are of streams that the edge opens: requests of its pods to the API.
+pub const EDGE_STREAMS: StreamId = 1 << 62;
+
+/// Open streams of one connection that the edge has opened, beside [`MAX_STREAMS`].
+pub const MAX_API_STREAMS: usize = 32;
+
+/// Control frames of streams that wait, above which the edge opens none: a line that stands still would gather those of
+/// requests that have ended.
+const MAX_WAITING: usize = 2 * MAX_STREAMS;
 
 /// Bytes of one data frame: small, so that sync frames are not long behind one.
 const CHUNK: usize = 16 << 10;
@@ -44,6 +54,12 @@ pub enum StreamError {
     NoRoom(StreamId, usize),
     #[error("{MAX_STREAMS} streams are open already")]
     TooMany,
+    #[error("{MAX_API_STREAMS} requests of this node to the API are under way already")]
+    TooManyRequests,
+    #[error("the bridge passes on no requests to the API: it is older than this node")]
+    NotAgreed,
+    #[error(transparent)]
+    BadRequest(#[from] ApiRequestError),
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +86,8 @@ pub(crate) struct Streams {
     /// Open, credit and failure frames: small, ahead of data.
     control: VecDeque<StreamFrame>,
     newest: StreamId,
+    /// The newest that the edge has opened.
+    newest_of_edge: StreamId,
     /// Last stream that sent data; the next one gets the next turn.
     turn: StreamId,
 }
@@ -77,7 +95,7 @@ pub(crate) struct Streams {
 impl Streams {
     /// Bridge: start a stream.
     pub(crate) fn open(&mut self, request: StreamRequest) -> Result<StreamId, StreamError> {
-        if self.open.len() >= MAX_STREAMS {
+        if self.open.range(..EDGE_STREAMS).count() >= MAX_STREAMS {
             return Err(StreamError::TooMany);
         }
         self.newest += 1;
@@ -89,16 +107,49 @@ impl Streams {
 
     /// Edge: the bridge started a stream. `None`: refused, and the bridge is informed.
     pub(crate) fn opened(&mut self, stream: StreamId, request: StreamRequest, credit: u64) -> Option<StreamEvent> {
-        if stream <= self.newest {
-            return None; // a number is never reused: this stream is over, or the peer is confused
+        // A number is never reused: this stream is over, or the peer is confused, as by a number of ours.
+        if stream <= self.newest || stream >= EDGE_STREAMS {
+            return None;
         }
         self.newest = stream;
-        if self.open.len() >= MAX_STREAMS {
+        if self.open.range(..EDGE_STREAMS).count() >= MAX_STREAMS {
             self.fail(stream, StreamError::TooMany.to_string());
             return None;
         }
         self.insert(stream, credit.min(MAX_CREDIT));
         Some(StreamEvent::Opened { stream, request })
+    }
+
+    /// Edge: start a request to the API.
+    pub(crate) fn open_api(&mut self, request: ApiRequest) -> Result<StreamId, StreamError> {
+        request.check()?;
+        if self.of_edge() >= MAX_API_STREAMS || self.control.len() >= MAX_WAITING {
+            return Err(StreamError::TooManyRequests);
+        }
+        let stream = self.newest_of_edge.max(EDGE_STREAMS) + 1;
+        self.newest_of_edge = stream;
+        self.insert(stream, INITIAL_CREDIT);
+        self.control.push_back(StreamFrame::OpenApi { stream, request, credit: INITIAL_CREDIT });
+        Ok(stream)
+    }
+
+    /// Bridge: the edge started a request to the API. `None`: refused, and the edge is informed.
+    pub(crate) fn opened_api(&mut self, stream: StreamId, request: ApiRequest, credit: u64) -> Option<ApiRequest> {
+        if stream <= self.newest_of_edge.max(EDGE_STREAMS) {
+            return None; // as in `opened`
+        }
+        self.newest_of_edge = stream;
+        let room = if self.of_edge() < MAX_API_STREAMS { Ok(()) } else { Err(StreamError::TooManyRequests) };
+        if let Err(error) = room.and_then(|()| request.check().map_err(StreamError::from)) {
+            self.fail(stream, error.to_string());
+            return None;
+        }
+        self.insert(stream, credit.min(MAX_CREDIT));
+        Some(request)
+    }
+
+    fn of_edge(&self) -> usize {
+        self.open.range(EDGE_STREAMS..).count()
     }
 
     fn insert(&mut self, stream: StreamId, credit: u64) {

@@ -54,6 +54,10 @@ pub const DEVICES: &str = "devices1";
 /// [`FEATURES`]: a node announces it when it is configured.
 pub const RULES: &str = "rules1";
 
+/// Pods of the node send requests to the API through the link: [`ApiOpen`](crate::message::ToCloud::ApiOpen). Not in
+/// [`FEATURES`]: a node announces it when it is configured.
+pub const API: &str = "api1";
+
 /// Most namespaces that a node may be interested in besides those of its pods.
 pub const MAX_INTERESTS: usize = 64;
 
@@ -176,11 +180,13 @@ pub struct Wants {
     pub devices: bool,
     /// The node wants the rules that concern it.
     pub rules: bool,
+    /// The node's pods send requests to the API through the link.
+    pub api: bool,
 }
 
 impl Wants {
     /// Everything, as a bridge does.
-    pub const ALL: Self = Self { services: true, routes: true, policies: true, devices: true, rules: true };
+    pub const ALL: Self = Self { services: true, routes: true, policies: true, devices: true, rules: true, api: true };
 
     /// Returns the features that a hello requests.
     pub fn of(hello: &Hello) -> Self {
@@ -191,6 +197,7 @@ impl Wants {
             policies: has(POLICIES),
             devices: has(DEVICES),
             rules: has(RULES),
+            api: has(API),
         }
     }
 }
@@ -205,6 +212,7 @@ pub fn features(compress: bool, wants: Wants) -> impl Iterator<Item = &'static s
         (wants.policies, POLICIES),
         (wants.devices, DEVICES),
         (wants.rules, RULES),
+        (wants.api, API),
     ];
     let wanted = wanted.into_iter().filter_map(|(wanted, name)| wanted.then_some(name));
     FEATURES.iter().copied().chain(packed).chain(wanted)
@@ -236,6 +244,8 @@ mod tests {
         let hello = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(common_features(false, &hello(&[POLICIES, "other1"])), [POLICIES]);
         assert_eq!(common_features(false, &hello(&[SERVICES])), [SERVICES], "an older node is told of no policy");
+        assert_eq!(common_features(false, &hello(&[API])), [API]);
+        assert!(!features(false, Wants { api: false, ..Wants::ALL }).any(|name| name == API));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use edge_protocol::frame::{Decoded, Decoder, Message, encode};
 use edge_protocol::message::{
-    Der, DeviceRefusal, DeviceReport, DeviceState, Object, ObjectDigest, ObjectKey, ObjectRef, Position, RenewAnswer,
-    Report, StreamRequest, ToCloud, ToEdge, TokenAnswer, TokenRequest, TwinReport, TwinValue,
+    ApiRequest, Der, DeviceRefusal, DeviceReport, DeviceState, Object, ObjectDigest, ObjectKey, ObjectRef, Position,
+    RenewAnswer, Report, StreamRequest, ToCloud, ToEdge, TokenAnswer, TokenRequest, TwinReport, TwinValue,
 };
 use edge_protocol::version::{Hello, IdentityTerms, ProtocolRange, RefuseReason, Welcome};
 use serde_json::json;
@@ -284,6 +284,16 @@ fn to_cloud() -> Vec<ToCloud> {
         },
         ToCloud::Answer { id: 9, answer: json!({"published": {}}) },
         ToCloud::Request { id: 6, request: json!({"rule": "r-1", "body": "e30="}) },
+        ToCloud::ApiOpen {
+            stream: (1 << 62) + 1,
+            request: ApiRequest {
+                method: "PATCH".into(),
+                path: "/api/v1/namespaces/default/pods/web?pretty=true".into(),
+                headers: vec![("authorization".into(), "Bearer a.b.c".into()), ("accept".into(), "*/*".into())],
+                has_body: true,
+            },
+            credit: 65_536,
+        },
     ]
 }
 

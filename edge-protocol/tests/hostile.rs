@@ -7,8 +7,9 @@ use common::{NOW, digest, key, listed, object, welcome};
 use edge_protocol::bridge::{BridgeEvent, BridgeSession, BridgeSettings};
 use edge_protocol::edge::{Change, EdgeEvent, EdgeFacts, EdgeSession};
 use edge_protocol::frame::encode;
-use edge_protocol::message::{ObjectRef, Position, Report, StreamRequest, ToCloud, ToEdge};
-use edge_protocol::version::{Hello, ProtocolRange};
+use edge_protocol::message::{ApiRequest, ObjectRef, Position, Report, StreamRequest, ToCloud, ToEdge};
+use edge_protocol::stream::EDGE_STREAMS;
+use edge_protocol::version::{API, Hello, ProtocolRange};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -58,6 +59,11 @@ fn to_cloud() -> impl Strategy<Value = ToCloud> {
         (number(), 0usize..70_000).prop_map(|(stream, n)| ToCloud::StreamData { stream, data: vec![0; n] }),
         (number(), number()).prop_map(|(stream, bytes)| ToCloud::StreamCredit { stream, bytes }),
         number().prop_map(|stream| ToCloud::StreamEnd { stream, error: None }),
+        (0u64..6, number(), any::<bool>()).prop_map(|(stream, credit, bad)| {
+            let path = if bad { "/metrics" } else { "/api" }.to_owned();
+            let request = ApiRequest { method: "GET".into(), path, headers: Vec::new(), has_body: true };
+            ToCloud::ApiOpen { stream: EDGE_STREAMS + stream, request, credit }
+        }),
         Just(ToCloud::Ping { rtt_ms: None }),
         Just(ToCloud::Ping { rtt_ms: Some(7) }),
     ]
@@ -117,7 +123,7 @@ proptest! {
         let mut bridge = BridgeSession::new(BridgeSettings::new("n", "c", 1), &mut state, NOW);
         let hello = Hello {
             protocol: ProtocolRange { min: 0, max: u32::MAX },
-            features: vec!["logs".into()],
+            features: vec!["logs".into(), API.into()],
             node: "n".into(),
             cluster: None,
             boot_id: String::new(),

@@ -53,6 +53,7 @@ impl BridgeSession {
         self.compresses = features.iter().any(|feature| feature == version::COMPRESS);
         self.rules.takes = features.iter().any(|feature| feature == version::RULES);
         self.takes_devices = features.iter().any(|feature| feature == version::DEVICES);
+        self.takes_api = features.iter().any(|feature| feature == version::API);
         self.raw_streams = self.compresses && features.iter().any(|feature| feature == version::RAW_STREAMS);
         self.control(ToEdge::Welcome(Welcome {
             protocol,
@@ -156,6 +157,15 @@ impl BridgeSession {
             ToCloud::Request { id, request } => {
                 self.rules.request(id, self.decoder.last_size())?;
                 self.events.push_back(BridgeEvent::Request { id, request });
+                None
+            }
+            ToCloud::ApiOpen { stream, request, credit } => {
+                if !self.takes_api {
+                    return Err(SessionError::violation("a request to the API that was not agreed on"));
+                }
+                if let Some(request) = self.streams.opened_api(stream, request, credit) {
+                    self.events.push_back(BridgeEvent::ApiOpened { stream, request });
+                }
                 None
             }
             ToCloud::Ping { rtt_ms } => {

@@ -1,7 +1,7 @@
 //! Inputs and outputs of a session for the bridge. Values only.
 
 use crate::HEARTBEAT;
-use crate::message::{Der, DeviceReport, ObjectDigest, ObjectKey, Report, TokenRequest};
+use crate::message::{ApiRequest, Der, DeviceReport, ObjectDigest, ObjectKey, Report, StreamId, TokenRequest};
 use crate::stream::StreamEvent;
 use crate::version::{Hello, IdentityTerms};
 use std::time::Duration;
@@ -107,6 +107,12 @@ pub enum BridgeEvent {
     Request {
         id: u64,
         request: serde_json::Value,
+    },
+    /// A request of a pod to the API, within the limits of [`ApiRequest::check`]. Answer on the stream: its other events
+    /// are [`Stream`](Self::Stream).
+    ApiOpened {
+        stream: StreamId,
+        request: ApiRequest,
     },
     Stream(StreamEvent),
 }

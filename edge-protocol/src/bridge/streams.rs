@@ -1,4 +1,4 @@
-//! Streams that the node is asked to serve.
+//! Streams that the node is asked to serve, and those of requests to the API that it has opened.
 
 use super::BridgeSession;
 use crate::message::{StreamId, StreamRequest};

@@ -1,10 +1,25 @@
-//! Streams that the bridge has opened.
+//! Streams that the bridge has opened, and requests of pods to the API.
 
 use super::EdgeSession;
-use crate::message::StreamId;
+use crate::message::{ApiRequest, StreamId};
 use crate::stream::StreamError;
+use crate::version;
 
 impl EdgeSession {
+    /// Whether the bridge passes requests of pods on to the API.
+    pub fn passes_api(&self) -> bool {
+        self.agreed(version::API)
+    }
+
+    /// Sends a pod's request to the API. Its body and the answer are records in both directions, as described at
+    /// [`ApiRequest`]; the stream's events are the same as those of streams that the bridge opens.
+    ///
+    /// # Errors
+    /// The bridge passes on no requests, too many are under way, or the request is not one that it passes on.
+    pub fn open_api(&mut self, request: ApiRequest) -> Result<StreamId, StreamError> {
+        if self.passes_api() { self.streams.open_api(request) } else { Err(StreamError::NotAgreed) }
+    }
+
     /// Streams that end with this connection: notify their users when it breaks.
     pub fn open_streams(&self) -> Vec<StreamId> {
         self.streams.ids()

@@ -99,6 +99,7 @@ message!(
         "message",
         "answer",
         "request",
+        "apiOpen",
         "ping",
         "unsupported",
         "part",

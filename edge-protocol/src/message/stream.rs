@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Number of a stream (logs, exec, ...), chosen by the bridge, never reused within a connection.
+/// Number of a stream (logs, exec, ...), chosen by the side that opens it, never reused within a connection. The bridge's
+/// are below [`EDGE_STREAMS`](crate::stream::EDGE_STREAMS).
 pub type StreamId = u64;
 
 /// What the bridge asks a node to serve over a stream.

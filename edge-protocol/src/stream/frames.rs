@@ -1,13 +1,14 @@
 //! Frames of streams, as messages of either direction.
 
 use crate::frame::{self, Message};
-use crate::message::{StreamId, StreamRequest, ToCloud, ToEdge};
+use crate::message::{ApiRequest, StreamId, StreamRequest, ToCloud, ToEdge};
 use crate::wire::Content;
 
-/// A stream frame to send; each direction's enum has the same three.
+/// A stream frame to send; each direction's enum has the last three.
 #[derive(Debug)]
 pub(crate) enum StreamFrame {
     Open { stream: StreamId, request: StreamRequest, credit: u64 },
+    OpenApi { stream: StreamId, request: ApiRequest, credit: u64 },
     Data { stream: StreamId, data: Vec<u8> },
     Credit { stream: StreamId, bytes: u64 },
     End { stream: StreamId, error: Option<String> },
@@ -30,6 +31,7 @@ impl From<StreamFrame> for ToEdge {
             StreamFrame::Data { stream, data } => Self::StreamData { stream, data },
             StreamFrame::Credit { stream, bytes } => Self::StreamCredit { stream, bytes },
             StreamFrame::End { stream, error } => Self::StreamEnd { stream, error },
+            StreamFrame::OpenApi { .. } => unreachable!("only the edge sends requests to the API"),
         }
     }
 }
@@ -40,7 +42,8 @@ impl From<StreamFrame> for ToCloud {
             StreamFrame::Data { stream, data } => Self::StreamData { stream, data },
             StreamFrame::Credit { stream, bytes } => Self::StreamCredit { stream, bytes },
             StreamFrame::End { stream, error } => Self::StreamEnd { stream, error },
-            StreamFrame::Open { .. } => unreachable!("only the bridge opens streams"),
+            StreamFrame::OpenApi { stream, request, credit } => Self::ApiOpen { stream, request, credit },
+            StreamFrame::Open { .. } => unreachable!("only the bridge opens such streams"),
         }
     }
 }

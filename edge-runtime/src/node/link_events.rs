@@ -86,6 +86,7 @@ impl Node {
                 policies: self.cx.config.network.policies,
                 devices: self.cx.config.device_twin.is_some(),
                 rules: self.cx.config.device_twin.is_some(),
+                api: false,
             },
             interests,
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())

@@ -449,6 +449,7 @@ impl Bridge {
                 | BridgeEvent::Message { .. }
                 | BridgeEvent::Answer { .. }
                 | BridgeEvent::Request { .. }
+                | BridgeEvent::ApiOpened { .. }
                 | BridgeEvent::Stream(_) => {}
             }
         }

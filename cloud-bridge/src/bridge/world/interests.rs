@@ -57,7 +57,8 @@ mod tests {
     use super::*;
     use crate::bridge::told::groups::{ServiceScope, service_views};
 
-    const SERVICES: Wants = Wants { services: true, routes: false, policies: false, devices: false, rules: false };
+    const SERVICES: Wants =
+        Wants { services: true, routes: false, policies: false, devices: false, rules: false, api: false };
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()

@@ -85,8 +85,14 @@ impl Model {
         self.sessions.insert(node, (self.session, resumed));
         self.connected.insert(node);
         self.world.add_node(node);
-        let wants =
-            Wants { services: bit(1), routes: bit(1) && bit(2), policies: bit(3), devices: bit(4), rules: bit(5) };
+        let wants = Wants {
+            services: bit(1),
+            routes: bit(1) && bit(2),
+            policies: bit(3),
+            devices: bit(4),
+            rules: bit(5),
+            api: false,
+        };
         let mut effects = self.world.takes_orders(node, bit(6));
         effects.extend(self.world.wants(node, wants, self.sites.get(node).copied()));
         effects.extend(self.interested(node, bits));

@@ -3,7 +3,8 @@
 use super::*;
 use crate::bridge::told::groups::device_views;
 
-const DEVICES: Wants = Wants { services: false, routes: false, policies: false, devices: true, rules: false };
+const DEVICES: Wants =
+    Wants { services: false, routes: false, policies: false, devices: true, rules: false, api: false };
 
 #[test]
 fn d02_a_list_waits_for_the_devices_of_the_node() {
