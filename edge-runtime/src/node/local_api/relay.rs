@@ -1,11 +1,12 @@
 //! Requests of pods between `edge-api` and the link: copies the bytes of streams, under the credit of both sides, and parses
 //! none but the first line of a request. Does not do I/O.
 
+use edge_protocol::channel::{OPENED, STATUS, STDOUT, records};
 use edge_protocol::message::{ApiRequest, StreamId};
 use edge_protocol::stream::StreamEvent;
 use sampan_api_control::frame::{self, Frame};
 use sampan_api_control::{INITIAL_CREDIT, Kind, MAX_DATA};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::counters;
 use crate::link::LinkHandle;
@@ -14,6 +15,9 @@ use crate::sys::vec_map::VecMap;
 
 /// The helper has sent what is not a request: both are of one build, so that is a mistake of one of them.
 const NO_REQUEST: &str = "the daemon does not understand the request: edge-api is of another version";
+
+/// Status code of HTTP.
+const UNAVAILABLE: u16 = 503;
 
 /// Streams that are open, and frames that wait for the helper.
 pub(super) struct Relay {
@@ -69,9 +73,23 @@ impl Relay {
             }
             Err(why) => {
                 counters::REFUSED_API_REQUESTS.one();
-                self.end(number, &why);
+                self.refuse(number, &why);
             }
         }
+    }
+
+    /// Answers a request that was not sent, as the API does when it cannot serve: its pod learns why, and may repeat it.
+    fn refuse(&mut self, number: u64, why: &str) {
+        let headers = [["content-type", "application/json"], ["retry-after", "30"]];
+        let body = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": why, "reason": "ServiceUnavailable", "code": UNAVAILABLE,
+        });
+        let mut answer = records(OPENED, json!({"status": UNAVAILABLE, "headers": headers}).to_string().as_bytes());
+        answer.extend(records(STDOUT, body.to_string().as_bytes()));
+        answer.extend(records(STATUS, b""));
+        answer.chunks(MAX_DATA).for_each(|part| frame::write(number, Kind::Data, part, &mut self.out));
+        self.end(number, "");
     }
 
     fn data(&mut self, id: StreamId, payload: &[u8]) {
@@ -149,7 +167,8 @@ fn request(payload: &[u8]) -> Option<ApiRequest> {
 
 #[cfg(test)]
 mod tests {
-    use edge_protocol::message::{ToCloud, ToEdge};
+    use edge_protocol::channel::Records;
+    use edge_protocol::message::{ApiAnswer, ToCloud, ToEdge};
     use edge_protocol::version::API;
     use sampan_api_control::frame::Frames;
     use tempfile::TempDir;
@@ -184,6 +203,22 @@ mod tests {
         let mut frames = Frames::default();
         frames.push(&std::mem::take(&mut relay.out));
         std::iter::from_fn(|| frames.next_frame().unwrap()).map(|one| (one.stream, one.kind, one.payload)).collect()
+    }
+
+    /// The message of an answer by which the relay refuses a request.
+    fn refused(relay: &mut Relay, number: u64) -> String {
+        let said = told(relay);
+        let [(of, Kind::Data, data), (_, Kind::End, end)] = said.as_slice() else { panic!("{said:?}") };
+        assert_eq!((*of, end.len()), (number, 0));
+        let mut all = Records::default();
+        all.push(data);
+        let mut next = || all.next_record().unwrap().unwrap();
+        let (head, body, last) = (next(), next(), next());
+        assert_eq!([head.channel, body.channel, last.channel], [OPENED, STDOUT, STATUS]);
+        let head: ApiAnswer = serde_json::from_slice(&head.data).unwrap();
+        assert_eq!((head.status, head.headers.len()), (503, 2));
+        let status: Value = serde_json::from_slice(&body.data).unwrap();
+        status["message"].as_str().unwrap().to_owned()
     }
 
     #[test]
@@ -233,19 +268,16 @@ mod tests {
         let (_folder, link, mut relay, _) = opened();
         let open = serde_json::to_vec(&ApiRequest { path: "/metrics".to_owned(), ..asked() }).unwrap();
         relay.frame(frame(2, Kind::Open, &open));
+        assert!(refused(&mut relay, 2).contains("path is none of the API's"));
         relay.frame(frame(3, Kind::Open, b"{}"));
-        let said: Vec<(u64, String)> =
-            told(&mut relay).into_iter().map(|(number, _, why)| (number, String::from_utf8(why).unwrap())).collect();
-        let [(2, path), (3, kind)] = said.as_slice() else { panic!("{said:?}") };
-        assert!(path.contains("path") && kind == NO_REQUEST, "{path}, {kind}");
+        assert_eq!(refused(&mut relay, 3), NO_REQUEST);
         assert!(link.says().is_empty());
 
         let folder = tempfile::tempdir().unwrap();
         let old = LinkHandle::for_tests(&Paths::new(folder.path()), &[]);
         let mut relay = Relay::new(old);
         relay.frame(frame(1, Kind::Open, &serde_json::to_vec(&asked()).unwrap()));
-        let said = told(&mut relay);
-        assert!(String::from_utf8_lossy(&said[0].2).contains("older than this node"), "{said:?}");
+        assert!(refused(&mut relay, 1).contains("it is older than this node"));
     }
 
     /// L5: what the helper has begun is not continued by its successor.

@@ -149,7 +149,7 @@ mod tests {
         }));
         let (line, frame) = helper.join().unwrap();
         assert_eq!(line, "{\"streams\":{\"version\":1}}\n");
-        assert_eq!((frame[7], frame[8]), (2, 4), "the end of stream 2");
+        assert_eq!((frame[7], frame[8]), (2, 2), "an answer on stream 2");
         assert!(matches!(said.first(), Some(ToCloud::ApiOpen { .. })), "{said:?}");
         assert!(matches!(said.last(), Some(ToCloud::StreamEnd { .. })), "the helper is gone: {said:?}");
     }
