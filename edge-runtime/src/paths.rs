@@ -86,7 +86,7 @@ impl Paths {
         self.state().join("api")
     }
 
-    /// Its certificate, which pods trust.
+    /// Its certificate, and behind it that of the authority, which pods trust.
     pub fn api_certificate(&self) -> PathBuf {
         self.api().join("cert.pem")
     }

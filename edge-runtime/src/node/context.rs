@@ -41,7 +41,7 @@ pub(super) struct Context {
     pub(super) resumed: bool,
     pub(super) host: HostFacts,
     pub(super) link: Option<LinkHandle>,
-    /// Of the local API, as a string of PEM.
+    /// What pods trust for the local API, as a string of PEM.
     pub(super) api_certificate: Option<Value>,
     pub(super) outgoing: Outgoing,
     pub(super) acknowledged: Acknowledged,

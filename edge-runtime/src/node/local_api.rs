@@ -80,8 +80,9 @@ impl LocalApi {
             return client::end(&socket);
         }
         self.set_link(cx, false);
-        // That of an earlier start, so that pods of a node without a link start before the helper is up.
-        cx.api_certificate = std::fs::read_to_string(cx.paths.api_certificate()).ok().map(Value::String);
+        // That of an earlier start, so that pods start before the helper is up.
+        let chain = std::fs::read_to_string(cx.paths.api_certificate()).unwrap_or_default();
+        cx.api_certificate = authority(&chain).map(|authority| Value::String(authority.to_owned()));
         let settings = Settings {
             listen: listen.into_iter().map(|ip| SocketAddr::new(ip, PORT)).collect(),
             domain: cx.config.network.cluster_domain.clone(),
@@ -213,6 +214,11 @@ fn addresses(cx: &Context, launch: &Launch) -> Vec<IpAddr> {
         }
     }
     all
+}
+
+/// What pods trust: the last certificate of the helper's, that of its authority, as it says itself when it is ready.
+fn authority(chain: &str) -> Option<&str> {
+    chain.get(chain.rfind("-----BEGIN CERTIFICATE-----")?..)
 }
 
 #[cfg(test)]

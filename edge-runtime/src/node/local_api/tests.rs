@@ -98,6 +98,13 @@ fn new_certificate_wakes_the_pods_that_trust_it() {
 }
 
 #[test]
+fn pods_trust_the_last_certificate_of_the_file() {
+    let block = |text: &str| format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+    assert_eq!(authority(&(block("own") + &block("authority"))), Some(block("authority").as_str()));
+    assert_eq!(authority(""), None);
+}
+
+#[test]
 fn streams_of_the_bridge_are_left_to_others() {
     let bench = with_token();
     let room = |stream| StreamEvent::Room { stream };
