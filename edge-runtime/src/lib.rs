@@ -11,6 +11,7 @@ pub mod devices;
 pub mod dns;
 pub mod eviction;
 pub mod health;
+pub mod helper;
 pub mod image;
 pub mod intake;
 pub mod launch;
