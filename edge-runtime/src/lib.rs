@@ -3,7 +3,6 @@
 use sampan_pod as pod;
 use sampan_sys as sys;
 
-pub mod api;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -12,6 +11,7 @@ pub mod devices;
 pub mod dns;
 pub mod eviction;
 pub mod health;
+pub mod helper;
 pub mod image;
 pub mod intake;
 pub mod launch;

@@ -17,6 +17,7 @@ use super::error::CliError;
 use super::stdio::{print, start_log};
 use super::verb::{Flag, Given, Operands, Verb};
 use crate::config::{Config, Overrides};
+use crate::helper::programs::{self, Program};
 use crate::launch::runtimes::Runtimes;
 use crate::launch::teardown::Teardown;
 use crate::link::identity::Identity;
@@ -64,8 +65,7 @@ fn run(given: Given) -> Result<(), CliError> {
     let _lock = crate::node::lock(&paths)?;
     smol::block_on(end_containers(&paths))?;
     crate::dns::client::end(&paths.dns());
-    crate::devices::client::end(&paths.devices());
-    crate::api::client::end(&paths.api_socket());
+    programs::ALL.iter().for_each(|program| program.end(&paths));
     helper::kill_left(|program, words| is_helper(program, words, &paths));
     remove_from_host(&paths)?;
     crate::sys::trash::sweep(&paths.trash())?;
@@ -102,9 +102,10 @@ fn is_helper(program: &Path, words: &[&[u8]], paths: &Paths) -> bool {
             let is = |(of, flag): (&str, &str)| of.as_bytes() == verb && (flag.is_empty() || has(flag));
             HELPERS.into_iter().any(is) && after("--root", paths.root())
         }
-        b"edge-devices" => after("--socket", &paths.devices()),
-        b"edge-api" => after("--socket", &paths.api_socket()),
-        _ => false,
+        name => {
+            let is = |one: &Program| one.name.as_bytes() == name && after("--socket", &(one.socket)(paths));
+            programs::ALL.into_iter().any(is)
+        }
     }
 }
 

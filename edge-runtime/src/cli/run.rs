@@ -15,6 +15,7 @@ use super::stdio::start_log;
 use super::verb::{Flag, Given, Operands, ROOT, Verb};
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::devices;
+use crate::helper::programs::DEVICES;
 use crate::link::identity::{Identity, IdentityError};
 use crate::node::{self, End, StartError};
 use crate::store::StoreError;
@@ -143,7 +144,7 @@ fn print_config(given: &Given) -> Vec<OsString> {
 
 /// Keys of the helper's section that its program does not know. A program that is not there is looked for again and again.
 fn unknown_of_devices(typed: &Value, file: &Path) -> Result<Vec<String>, CliError> {
-    match devices::check::check(&devices::client::program(), typed) {
+    match devices::check::check(&DEVICES.path(), typed) {
         Ok(Ok((_, unknown))) => Ok(unknown),
         Ok(Err(why)) => Err(CliError::Failed(format!("config file {}, key {why}", file.display()))),
         Err(_) => Ok(Vec::new()),

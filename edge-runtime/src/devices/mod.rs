@@ -4,9 +4,15 @@
 //! | file | owns |
 //! |---|---|
 //! | `check` | whether its settings are right |
-//! | `client` | a helper that runs and is connected |
-//! | `lines` | its messages as lines of a socket |
+
+use sampan_devices_control::{FromHelper, ToHelper};
+
+use crate::helper::client;
 
 pub mod check;
-pub mod client;
-pub mod lines;
+
+/// An event of this helper.
+pub type Heard = client::Heard<FromHelper>;
+
+/// Tells this helper.
+pub type Teller = client::Teller<ToHelper>;

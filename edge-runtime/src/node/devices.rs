@@ -8,7 +8,7 @@ use std::path::Path;
 use async_executor::Task;
 use edge_protocol::message::{DeviceRefusal, ObjectKey};
 use edge_protocol::version::{DEVICES, RULES};
-use sampan_devices_control::{FromHelper, Kind, ToHelper};
+use sampan_devices_control::{FromHelper, Kind, ToHelper, VERSION};
 use serde_json::Value;
 
 use self::untold::{LINES, Untold};
@@ -16,7 +16,9 @@ use super::context::Context;
 use super::device_messages::{Given, Messages};
 use super::events::about_object;
 use super::sources::News;
-use crate::devices::client::{self, Heard, Helper, Teller};
+use crate::devices::{Heard, Teller};
+use crate::helper::client::Helper;
+use crate::helper::programs::DEVICES as PROGRAM;
 use crate::store::StoreError;
 use crate::sys::files::replace;
 
@@ -39,11 +41,11 @@ struct Running {
 impl Devices {
     /// Starts the configured helper; ends a helper of an earlier daemon that is not configured any more.
     pub(super) fn start(&mut self, cx: &Context) {
-        let socket = cx.paths.devices();
-        let Some(settings) = cx.config.device_twin.clone() else { return client::end(&socket) };
-        let helper = Helper { program: client::program(), socket, node: cx.config.node_name.clone(), settings };
+        let Some(settings) = cx.config.device_twin.clone() else { return PROGRAM.end(&cx.paths) };
+        let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };
+        let helper = Helper::new(&PROGRAM, &cx.paths, greeting);
         let news = cx.senders.news.clone();
-        let (teller, work) = helper.keep(move |heard| {
+        let (teller, work) = helper.keep(move |heard: Heard| {
             let news = news.clone();
             // The loop is gone only when the process ends.
             async move { drop(news.send(News::Devices(heard)).await) }
@@ -204,7 +206,7 @@ impl Devices {
         let (Some(running), Some(connection)) = (&self.running, self.connection) else { return };
         while !self.untold.is_empty() && running.teller.has_room() {
             if let Some(line) = self.untold.next(cx) {
-                let told = running.teller.tell(connection, line);
+                let told = running.teller.tell(connection, &line);
                 debug_assert!(told, "there was room");
             }
         }

@@ -18,15 +18,16 @@ use std::rc::Rc;
 
 use async_executor::Task;
 use edge_protocol::stream::{EDGE_STREAMS, StreamEvent};
-use sampan_api_control::{Pod, Settings, ToHelper};
+use sampan_api_control::{FromHelper, Pod, Settings, ToHelper, VERSION};
 use serde_json::Value;
 
 use self::requests::Requests;
 use super::context::Context;
 use super::sources::News;
 use super::tokens::Tokens;
-use crate::api::client::{self, Helper, Teller};
 use crate::config::NetworkMode;
+use crate::helper::client::{Heard, Helper, Teller};
+use crate::helper::programs::API as PROGRAM;
 use crate::launch::Launch;
 use crate::net::dns_link;
 use crate::pod::local_api::PORT;
@@ -44,7 +45,7 @@ pub(super) struct LocalApi {
 }
 
 struct Running {
-    teller: Teller,
+    teller: Teller<ToHelper>,
     requests: Rc<Requests>,
     /// Moves requests while a helper is connected.
     moving: Option<Task<()>>,
@@ -71,13 +72,12 @@ impl LocalApi {
     /// Starts the configured helper; ends a helper of an earlier daemon that is not configured any more. A node that has
     /// not joined has no pod with a token, and needs none.
     pub(super) fn start(&mut self, cx: &mut Context, launch: &Launch) {
-        let socket = cx.paths.api_socket();
         let config = cx.config.local_api;
-        let Some(link) = cx.link.clone().filter(|_| config.is_on()) else { return client::end(&socket) };
+        let Some(link) = cx.link.clone().filter(|_| config.is_on()) else { return PROGRAM.end(&cx.paths) };
         let listen = addresses(cx, launch);
         if listen.is_empty() {
             log::warn!("the local API has no address: pods of this node have no network yet");
-            return client::end(&socket);
+            return PROGRAM.end(&cx.paths);
         }
         self.set_link(cx, false);
         // That of an earlier start, so that pods start before the helper is up.
@@ -90,9 +90,10 @@ impl LocalApi {
             cache_bytes: *config.cache_bytes,
             secrets_in_memory: cx.config.security.secrets_in_memory,
         };
-        let helper = Helper { program: client::program(), socket, node: cx.config.node_name.clone(), settings };
+        let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };
+        let helper = Helper::new(&PROGRAM, &cx.paths, greeting);
         let news = cx.senders.news.clone();
-        let (teller, work) = helper.keep(move |heard| {
+        let (teller, work) = helper.keep(move |heard: Heard<FromHelper>| {
             let news = news.clone();
             // The loop is gone only when the process ends.
             async move { drop(news.send(News::LocalApi(heard)).await) }
@@ -161,7 +162,7 @@ impl LocalApi {
         let (Some(running), Some(connection)) = (&self.running, self.connection) else { return };
         while running.teller.has_room() {
             let Some(line) = self.untold.next(self.link) else { return };
-            let told = running.teller.tell(connection, line);
+            let told = running.teller.tell(connection, &line);
             debug_assert!(told, "there was room");
         }
     }

@@ -65,9 +65,9 @@ pub(super) enum News {
     /// A pod asks for a name of a namespace of which the helper knows nothing.
     NamespaceAsked(String),
     /// Event of the device helper.
-    Devices(crate::devices::client::Heard),
+    Devices(crate::devices::Heard),
     /// Event of the helper for requests of pods to the API.
-    LocalApi(crate::api::client::Heard),
+    LocalApi(crate::helper::client::Heard<sampan_api_control::FromHelper>),
     /// Event of the helper for a fleet job.
     Order(super::orders::heard::Heard),
     /// systemd has given containers of a pod other values, or could not: an answer for each.

@@ -12,6 +12,7 @@ pub mod gather;
 pub mod helper;
 pub mod host;
 pub mod idmap;
+pub mod lines;
 pub mod oom;
 pub mod pidfd;
 pub mod program;

@@ -5,7 +5,8 @@ use std::path::Path;
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, Configured, config_file, configure, print};
 use edge_runtime::config::ConfigFile;
-use edge_runtime::devices::{check, client};
+use edge_runtime::devices::check::check;
+use edge_runtime::helper::programs::DEVICES;
 use serde_json::Value;
 
 pub(super) const VERB: Verb = Verb::helper("print-config", Operands::None, FLAGS, run);
@@ -44,7 +45,7 @@ fn printed(given: &Given, mut typed: ConfigFile, text: &str, file: &Path) -> Res
 /// The section with its defaults, as the helper's program fills it.
 fn filled(typed: &Value, file: &Path) -> Result<Value, CliError> {
     let wrong = |why: &str| Err(CliError::Failed(format!("config file {}, key {why}", file.display())));
-    match check::check(&client::program(), typed) {
+    match check(&DEVICES.path(), typed) {
         Ok(Ok((filled, unknown))) if unknown.is_empty() => Ok(filled),
         Ok(Ok((_, unknown))) => wrong(&unknown.join(", ")),
         Ok(Err(why)) => wrong(&why),

@@ -7,7 +7,6 @@
 
 mod broker;
 mod from_helper;
-mod lines;
 mod listen;
 mod rules;
 mod servicebus;
@@ -21,7 +20,6 @@ pub use broker::Address;
 /// Type of names and values, of which a helper holds thousands: up to 15 bytes are stored in place, and copies of
 /// longer texts share their memory.
 pub use ecow::EcoString as Text;
-pub use lines::{Splitter, TooLong};
 pub use listen::Listen;
 pub use rules::Rules;
 pub use servicebus::Servicebus;

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use sampan_devices_control::Splitter;
+use sampan_devices_control::MAX_LINE;
+use sampan_sys::lines::Splitter;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 const CHUNK: usize = 4_096;
@@ -15,7 +16,7 @@ pub(super) struct Lines<S> {
 
 impl<S: AsyncRead + Unpin> Lines<S> {
     pub(super) const fn new(stream: S) -> Self {
-        Self { stream, splitter: Splitter::new() }
+        Self { stream, splitter: Splitter::new(MAX_LINE) }
     }
 
     /// The next line, without its end.

@@ -5,7 +5,7 @@ use std::path::Path;
 use sampan_api_control::FromHelper;
 use serde_json::Value;
 
-use crate::api::client::Heard;
+use crate::helper::client::Heard;
 use crate::node::Node;
 use crate::pod::event::PodEvent;
 use crate::store::StoreError;
@@ -13,7 +13,7 @@ use crate::sys::files::replace;
 
 impl Node {
     /// Processes an event of the helper.
-    pub(in crate::node) fn take_local_api(&mut self, heard: Heard) -> Result<(), StoreError> {
+    pub(in crate::node) fn take_local_api(&mut self, heard: Heard<FromHelper>) -> Result<(), StoreError> {
         match heard {
             Heard::Up(connection) => self.local_api.up(&self.cx, &self.tokens, connection),
             Heard::Down(_) => self.local_api.down(),

@@ -3,11 +3,9 @@
 use edge_protocol::message::TokenAnswer;
 use edge_protocol::version::{API, TOKENS};
 use k8s_openapi::api::core::v1;
-use sampan_api_control::FromHelper;
 use serde_json::json;
 
 use super::*;
-use crate::api::client::Heard;
 use crate::config::Listen;
 use crate::link::LinkHandle;
 use crate::node::bench::Bench;
@@ -28,18 +26,11 @@ fn with_token() -> Bench {
     bench.node.cx.pods.get_mut("u").unwrap().pod = Rc::new(pod.clone());
     let link = LinkHandle::for_tests(&bench.node.cx.paths, &[TOKENS, API]);
     bench.node.cx.link = Some(link.clone());
-    let cx = &bench.node.cx;
-    let settings = Settings {
-        listen: Vec::new(),
-        domain: String::new(),
-        folder: cx.paths.api(),
-        cache_bytes: 0,
-        secrets_in_memory: false,
-    };
-    let helper = Helper { program: "/nonexistent".into(), socket: cx.paths.api_socket(), node: "n".into(), settings };
-    let (teller, work) = helper.keep(|_| async {});
+    let helper = Helper::new(&PROGRAM, &bench.node.cx.paths, ToHelper::Ping {});
+    let (teller, work) = helper.keep(|_: Heard<FromHelper>| async {});
     let requests = Rc::new(Requests::new(link));
-    bench.node.local_api.running = Some(Running { teller, requests, moving: None, _task: cx.tasks.spawn(work) });
+    bench.node.local_api.running =
+        Some(Running { teller, requests, moving: None, _task: bench.node.cx.tasks.spawn(work) });
     bench.node.tokens.want(&bench.node.cx, "u", &pod);
     assert!(bench.node.tokens.renew(&bench.node.cx));
     let time = |hour: u32| format!("2026-01-01T{hour:02}:00:00Z");

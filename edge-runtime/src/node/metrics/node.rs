@@ -8,6 +8,7 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use crate::counters::{self, Counter};
 use crate::health::text::{Number, Text};
+use crate::helper::programs;
 use crate::node::Node;
 use crate::node::streams::stats::plan::Plan;
 use crate::pod::record::ContainerState;
@@ -128,12 +129,9 @@ fn kept(node: &Node, plan: &Plan, text: &mut Text) {
 
 fn helpers(text: &mut Text) {
     text.family("sampan_node_helper_restarts_total", "counter", "How often a helper had ended unasked.");
-    for (name, lost) in [
-        ("monitor", &counters::LOST_MONITOR),
-        ("dns", &counters::LOST_DNS),
-        ("devices", &counters::LOST_DEVICES),
-        ("api", &counters::LOST_API),
-    ] {
+    let own = [("monitor", &counters::LOST_MONITOR), ("dns", &counters::LOST_DNS)];
+    let programs = programs::ALL.iter().map(|program| (program.label, program.lost));
+    for (name, lost) in own.into_iter().chain(programs) {
         text.sample(&[("helper", name)], lost.get().into());
     }
     let help = "Requests of pods to the API that the link has taken.";

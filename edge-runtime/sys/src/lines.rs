@@ -1,30 +1,30 @@
 //! Lines out of bytes as they come, with a bound. No I/O.
 
-use crate::MAX_LINE;
-
-/// A line is longer than [`MAX_LINE`]: the connection must be closed.
+/// A line is longer than this number of bytes: the connection must be closed.
 #[derive(Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub struct TooLong(usize);
 
 impl std::fmt::Display for TooLong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a line of more than {MAX_LINE} bytes")
+        write!(f, "a line of more than {} bytes", self.0)
     }
 }
 
 impl std::error::Error for TooLong {}
 
 /// Received bytes that are not yet a line, and lines that are not yet taken.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Splitter {
+    most: usize,
     bytes: Vec<u8>,
     /// No line ends before this.
     looked: usize,
 }
 
 impl Splitter {
-    pub const fn new() -> Self {
-        Self { bytes: Vec::new(), looked: 0 }
+    /// `most`: bytes of a line without its end.
+    pub const fn new(most: usize) -> Self {
+        Self { most, bytes: Vec::new(), looked: 0 }
     }
 
     pub fn push(&mut self, bytes: &[u8]) {
@@ -44,7 +44,7 @@ impl Splitter {
             return Ok(Some(line));
         }
         self.looked = self.bytes.len();
-        if self.looked > MAX_LINE { Err(TooLong) } else { Ok(None) }
+        if self.looked > self.most { Err(TooLong(self.most)) } else { Ok(None) }
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
     fn split_lines_are_joined() {
         let text = b"a\n\nbc\nrest";
         for cut in 0..=text.len() {
-            let (mut splitter, mut lines) = (Splitter::new(), Vec::new());
+            let (mut splitter, mut lines) = (Splitter::new(100), Vec::new());
             for piece in [&text[..cut], &text[cut..]] {
                 splitter.push(piece);
                 while let Ok(Some(line)) = splitter.next_line() {
@@ -69,10 +69,10 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_given_up() {
-        let mut splitter = Splitter::new();
-        splitter.push(&vec![b'x'; MAX_LINE]);
+        let mut splitter = Splitter::new(1_000);
+        splitter.push(&[b'x'; 1_000]);
         assert_eq!(splitter.next_line(), Ok(None));
         splitter.push(b"x");
-        assert_eq!(splitter.next_line(), Err(TooLong));
+        assert_eq!(splitter.next_line(), Err(TooLong(1_000)));
     }
 }

@@ -1,0 +1,244 @@
+//! Keeps a helper running and is connected to it: takes over the helper of an earlier daemon, and restarts one that has
+//! ended. The caller processes the messages.
+//!
+//! Only what depends on the types of messages is generic; the rest works on lines and is in the program once.
+
+use std::cell::Cell;
+use std::io;
+use std::marker::PhantomData;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use smol::channel::{Receiver, Sender, WeakSender, bounded};
+use smol::future::{FutureExt, pending};
+use smol::io::AsyncWriteExt;
+use smol::{Async, Timer};
+
+use super::lines::{self, Lines};
+use super::programs::{PING, Program};
+use crate::paths::Paths;
+use crate::sys::from_json::from_json;
+use crate::sys::helper;
+use crate::sys::time::{io_within, within};
+
+/// Timeout for the first line: a helper that hangs accepts connections, too.
+const GREETING: Duration = Duration::from_secs(5);
+/// Before another one is started when one has ended: doubled each time.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_AT_MOST: Duration = Duration::from_secs(60);
+/// A helper that lived this long does not count as a failure.
+const PROVEN: Duration = Duration::from_secs(60);
+/// Timeout for writing one line; a slower helper hangs. A helper that is silent for this time is pinged, and hangs if
+/// it stays silent for as long again.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Lines that wait for the socket; the rest waits as names at the caller.
+const LINES: usize = 16;
+
+/// How a helper is started and greeted. `T`: what it is told.
+pub struct Helper<T> {
+    program: &'static Program,
+    path: PathBuf,
+    socket: PathBuf,
+    greeting: T,
+}
+
+/// An event of the helper, in order. `L`: its messages.
+#[derive(Debug)]
+pub enum Heard<L> {
+    /// A helper is up and has no state. Everything must be sent to this connection.
+    Up(u64),
+    Line(L),
+    /// There is room for more lines again.
+    Room,
+    Down(String),
+}
+
+/// A line with its end, and for which connection.
+type Told = (u64, Vec<u8>);
+
+/// The caller's work on an event.
+type Work = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Tells the helper. `T`: what it is told.
+pub struct Teller<T> {
+    program: &'static Program,
+    lines: Sender<Told>,
+    waiting: Rc<Cell<bool>>,
+    what: PhantomData<fn(&T)>,
+}
+
+impl<T: Serialize> Teller<T> {
+    /// Sends a line. Returns false if the queue is full: retry after [`Heard::Room`].
+    pub fn tell(&self, connection: u64, line: &T) -> bool {
+        self.tell_line(connection, lines::line(line))
+    }
+}
+
+impl<T> Teller<T> {
+    fn tell_line(&self, connection: u64, line: Vec<u8>) -> bool {
+        if line.len() > self.program.max_line {
+            // The helper would end the connection, and again every one after it.
+            log::error!("{} is not told a line of {} bytes", self.program.called, line.len());
+            return true;
+        }
+        let told = self.lines.try_send((connection, line)).is_ok();
+        self.waiting.set(!told);
+        told
+    }
+
+    pub fn has_room(&self) -> bool {
+        let room = !self.lines.is_full();
+        self.waiting.set(!room);
+        room
+    }
+}
+
+impl<T: Serialize + 'static> Helper<T> {
+    /// `greeting`: the first line of a connection.
+    pub fn new(program: &'static Program, paths: &Paths, greeting: T) -> Self {
+        Self { program, path: program.path(), socket: (program.socket)(paths), greeting }
+    }
+
+    /// Returns the sender of lines to the helper, and the task that keeps a helper running.
+    pub fn keep<L, F>(self, heard: impl Fn(Heard<L>) -> F + 'static) -> (Teller<T>, impl Future<Output = ()> + 'static)
+    where
+        L: DeserializeOwned + 'static,
+        F: Future<Output = ()> + 'static,
+    {
+        let Self { program, path, socket, greeting } = self;
+        let (sender, told) = bounded(LINES);
+        let waiting = Rc::new(Cell::new(false));
+        let heard = move |event: Heard<Vec<u8>>| -> io::Result<Work> {
+            Ok(Box::pin(heard(match event {
+                Heard::Up(connection) => Heard::Up(connection),
+                Heard::Line(line) => Heard::Line(from_json(&line)?),
+                Heard::Room => Heard::Room,
+                Heard::Down(why) => Heard::Down(why),
+            })))
+        };
+        let kept = Kept {
+            program,
+            path,
+            socket,
+            greeting: lines::line(&greeting),
+            // The task ends when the last sender is gone.
+            own: sender.downgrade(),
+            told,
+            waiting: Rc::clone(&waiting),
+            heard: Box::new(heard),
+        };
+        (Teller { program, lines: sender, waiting, what: PhantomData }, kept.run())
+    }
+}
+
+/// A helper that is kept running.
+struct Kept {
+    program: &'static Program,
+    path: PathBuf,
+    socket: PathBuf,
+    greeting: Vec<u8>,
+    own: WeakSender<Told>,
+    told: Receiver<Told>,
+    waiting: Rc<Cell<bool>>,
+    /// An error for a line that is no message of the helper.
+    heard: Box<dyn Fn(Heard<Vec<u8>>) -> io::Result<Work>>,
+}
+
+impl Kept {
+    async fn run(self) {
+        let (mut pause, mut connection) = (PAUSE, 0);
+        loop {
+            connection += 1;
+            let since = Instant::now();
+            let ended = match self.stream().await {
+                Ok(stream) => self.serve(stream, connection).await,
+                Err(error) => error,
+            };
+            if self.told.is_closed() {
+                return;
+            }
+            self.program.lost.one();
+            log::warn!("{} has ended ({ended}); another one is started", self.program.called);
+            // Only lines can be wrong.
+            let _ = self.hear(Heard::Down(ended.to_string())).await;
+            pause = if since.elapsed() > PROVEN { PAUSE } else { pause };
+            Timer::after(pause).await;
+            pause = (pause * 2).min(PAUSE_AT_MOST);
+        }
+    }
+
+    /// Until the connection ends.
+    async fn serve(&self, stream: Async<UnixStream>, connection: u64) -> io::Error {
+        let say = async {
+            let mut out = &stream;
+            out.write_all(&self.greeting).await?;
+            loop {
+                // The caller has gone when the node ends.
+                let (of, line) = self.told.recv().await.map_err(|_| io::Error::from(io::ErrorKind::Interrupted))?;
+                if of == connection {
+                    match io_within(PATIENCE, out.write_all(&line)).await {
+                        // The helper does not read any more because it ends. Its earlier messages are still read, up to
+                        // the end of the stream.
+                        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => pending().await,
+                        written => written?,
+                    }
+                }
+                if self.told.is_empty() && self.waiting.take() {
+                    self.hear(Heard::Room).await?;
+                }
+            }
+        };
+        let hear = async {
+            let mut lines = Lines::new(&stream, self.program.max_line);
+            let hello = io_within(GREETING, lines.next()).await?;
+            lines::check_greeting(&hello, self.program.version)?;
+            self.hear(Heard::Up(connection)).await?;
+            let mut asked = false;
+            loop {
+                match within(PATIENCE, lines.next()).await {
+                    Some(line) => {
+                        asked = false;
+                        self.hear(Heard::Line(line?)).await?;
+                    }
+                    None if asked => return Err(io::Error::from(io::ErrorKind::TimedOut)),
+                    None => {
+                        asked = true;
+                        // Without room the ping is dropped: a helper that does not read is ended elsewhere.
+                        if let Some(own) = self.own.upgrade() {
+                            let _ = own.try_send((connection, PING.to_vec()));
+                        }
+                    }
+                }
+            }
+        };
+        let ended: io::Result<()> = say.or(hear).await;
+        let ended = ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into());
+        if ended.kind() == io::ErrorKind::TimedOut {
+            helper::kill_hung(&stream);
+        }
+        ended
+    }
+
+    async fn hear(&self, event: Heard<Vec<u8>>) -> io::Result<()> {
+        (self.heard)(event)?.await;
+        Ok(())
+    }
+
+    async fn stream(&self) -> io::Result<Async<UnixStream>> {
+        let start = || {
+            let mut command = smol::process::Command::new(&self.path);
+            command.arg("--socket").arg(&self.socket);
+            command
+        };
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display()));
+        helper::connect_or_start(&self.socket, start).await.map_err(named)
+    }
+}
+
+#[cfg(test)]
+mod tests;
