@@ -88,5 +88,9 @@ mod tests {
         assert_eq!(line(&ToHelper::Ping {}), PING);
         assert_eq!(line(&ToHelper::End {}), END);
         assert!(check_greeting(&line(&FromHelper::Hello { version: DEVICES.version }), DEVICES.version).is_ok());
+        assert_eq!(line(&sampan_api_control::ToHelper::Ping {}), PING);
+        assert_eq!(line(&sampan_api_control::ToHelper::End {}), END);
+        let hello = sampan_api_control::FromHelper::Hello { version: API.version };
+        assert!(check_greeting(&line(&hello), API.version).is_ok());
     }
 }
