@@ -10,6 +10,7 @@
 //! | `relay` | requests as streams of the link |
 //! | `cache` | answers, on disk and in memory |
 //! | `shared` | what all connections use: pods, link, cache |
+//! | `guests` | pods' connections at once: no I/O |
 //! | `pods` | pods and their tokens: no I/O, no clock |
 //! | `asked` | what a request asks for, and its key in the cache: no I/O |
 //! | `tls` | the certificate |
@@ -19,6 +20,7 @@ mod asked;
 mod cache;
 mod control;
 mod counters;
+mod guests;
 mod http;
 mod pods;
 mod relay;

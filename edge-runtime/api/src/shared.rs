@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cache::{Cache, Room};
 use crate::counters::Counters;
-use crate::http::Guests;
+use crate::guests::Guests;
 use crate::pods::Pods;
 use crate::relay::Relay;
 use crate::tls::cache_folder;
@@ -156,7 +156,7 @@ impl Shared {
             ToHelper::Told {} => {
                 let gone = self.pods.borrow_mut().told();
                 for uid in gone {
-                    self.guests.borrow_mut().send_away(&uid);
+                    self.guests.borrow().send_away(&uid);
                 }
                 let pods = self.pods.borrow();
                 let mut cache = self.cache.borrow_mut();
@@ -174,7 +174,7 @@ impl Shared {
     fn pod_gone(&self, uid: &str) {
         let account = self.pods.borrow().account(uid).map(str::to_owned);
         self.pods.borrow_mut().gone(uid);
-        self.guests.borrow_mut().send_away(uid);
+        self.guests.borrow().send_away(uid);
         let mut cache = self.cache.borrow_mut();
         if let Some(account) = account.filter(|account| !self.pods.borrow().has_account(account)) {
             cache.touch(&account);

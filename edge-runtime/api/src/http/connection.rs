@@ -14,9 +14,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use super::body::Answered;
-use super::guests::Seat;
 use super::handle::handle;
 use super::pace::{Busy, Pace, Paced, drive};
+use super::seat::Seat;
 
 /// For the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -39,7 +39,9 @@ pub(super) async fn serve(seat: Seat, stream: TcpStream, tls: TlsAcceptor) {
             Ok::<_, Infallible>(answer.map(|content| Answered::new(content, busy)))
         }
     });
-    let connection =
-        http1::Builder::new().header_read_timeout(None).max_buf_size(BUFFER).serve_connection(stream, service);
+    let connection = http1::Builder::new()
+        .header_read_timeout(None::<Duration>)
+        .max_buf_size(BUFFER)
+        .serve_connection(stream, service);
     drive(connection, &pace).await;
 }

@@ -2,27 +2,17 @@
 
 use std::rc::Rc;
 
-use edge_protocol::message::ApiRequest;
 use hyper::body::{Body, Incoming};
 use hyper::{Request, Response};
 
 use super::body::Content;
-use super::guests::Seat;
+use super::job::Job;
 use super::offline::{self, Why};
 use super::refusal::Refusal;
+use super::seat::Seat;
 use super::{filter, online};
 use crate::asked::Asked;
-use crate::pods::{UnderWay, Who, sha256};
-use crate::shared::Shared;
-
-/// A request that is under way.
-pub(super) struct Job {
-    pub(super) shared: Rc<Shared>,
-    pub(super) who: Rc<Who>,
-    pub(super) request: ApiRequest,
-    pub(super) asked: Asked,
-    pub(super) under_way: UnderWay,
-}
+use crate::pods::sha256;
 
 pub(super) async fn handle(seat: &Seat, request: Request<Incoming>) -> Response<Content> {
     match serve(seat, request).await {

@@ -9,7 +9,7 @@ use edge_protocol::message::{ApiAnswer, ApiRequest};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::sleep;
 
-use super::online::head;
+use super::head::head;
 use crate::asked::{Asked, list_of};
 use crate::cache::{Tee, may_keep};
 use crate::pods::Digest;
@@ -62,19 +62,19 @@ pub(super) struct Again(AbortHandle);
 
 impl Again {
     pub(super) fn start(shared: &Rc<Shared>, account: &str, watch: &ApiRequest) -> Self {
-        let (shared, account, list) = (Rc::clone(shared), account.to_owned(), list_of(watch));
-        let work = async move {
-            let asked = Asked::of(&list);
-            loop {
-                sleep(AGAIN).await;
-                let is_read = shared.cache.borrow().has(&asked.key(&account));
-                if is_read {
-                    // Without an answer the next one is as good.
-                    let _ = read(&shared, &account, &list, &asked).await;
-                }
-            }
-        };
-        Self(spawn_local(work).abort_handle())
+        Self(spawn_local(again(Rc::clone(shared), account.to_owned(), list_of(watch))).abort_handle())
+    }
+}
+
+async fn again(shared: Rc<Shared>, account: String, list: ApiRequest) {
+    let asked = Asked::of(&list);
+    loop {
+        sleep(AGAIN).await;
+        let is_read = shared.cache.borrow().has(&asked.key(&account));
+        if is_read {
+            // Without an answer the next one is as good.
+            let _ = read(&shared, &account, &list, &asked).await;
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::serve;
-use super::guests::Seat;
+use super::seat::Seat;
 use crate::shared::Shared;
 
 /// Until an address that cannot be had is tried again.
@@ -29,15 +29,18 @@ pub(crate) fn start(shared: &Rc<Shared>, listen: &[SocketAddr], server: &Arc<Ser
     for address in listen {
         spawn_local(accept(Rc::clone(shared), *address, TlsAcceptor::from(Arc::clone(server))));
     }
-    let shared = Rc::clone(shared);
-    spawn_local(async move {
-        loop {
-            sleep(DAY).await;
-            if shared.pods.borrow().is_ready() {
-                shared.cache.borrow_mut().forget_accounts(shared.pods.borrow().accounts());
-            }
+    spawn_local(forget(Rc::clone(shared)));
+}
+
+/// Deletes what ServiceAccounts without pods have read, once a day.
+async fn forget(shared: Rc<Shared>) {
+    loop {
+        sleep(DAY).await;
+        let pods = shared.pods.borrow();
+        if pods.is_ready() {
+            shared.cache.borrow_mut().forget_accounts(pods.accounts());
         }
-    });
+    }
 }
 
 async fn accept(shared: Rc<Shared>, address: SocketAddr, tls: TlsAcceptor) {
@@ -45,12 +48,7 @@ async fn accept(shared: Rc<Shared>, address: SocketAddr, tls: TlsAcceptor) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => match Seat::take(&shared, from.ip()) {
-                Some(seat) => {
-                    let number = seat.number();
-                    // It does not run before this is done: all is on one thread.
-                    let task = spawn_local(serve(seat, stream, tls.clone()));
-                    Seat::runs(&shared, number, task.abort_handle());
-                }
+                Some(seat) => seat.serve(|seat| spawn_local(serve(seat, stream, tls.clone())).abort_handle()),
                 // Closed at once.
                 None => shared.count(|counters| counters.over_limit += 1),
             },

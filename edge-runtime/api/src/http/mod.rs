@@ -3,11 +3,13 @@
 //! | file | owns |
 //! |---|---|
 //! | `listen` | sockets, and who may connect |
-//! | `guests` | connections at once (pure) |
+//! | `seat` | a connection's place |
 //! | `connection` | one connection |
 //! | `pace` | how long a connection may take for what |
 //! | `filter` | what of a request is passed on (pure) |
 //! | `handle` | one request |
+//! | `job` | what is known of it |
+//! | `head` | the head of its answer |
 //! | `online` | a request through the link |
 //! | `upload` | a request's body |
 //! | `offline` | the answer without the link |
@@ -18,15 +20,16 @@
 mod body;
 mod connection;
 mod filter;
-mod guests;
 mod handle;
+mod head;
+mod job;
 mod keep;
 mod listen;
 mod offline;
 mod online;
 mod pace;
 mod refusal;
+mod seat;
 mod upload;
 
-pub(crate) use guests::Guests;
 pub(crate) use listen::start;

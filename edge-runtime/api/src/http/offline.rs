@@ -1,7 +1,6 @@
 //! The answer without the link: what the same ServiceAccount last read at the same path; a watch without events until
 //! the link is back; an error for anything else. Writes are never queued and never repeated.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::Response;
@@ -11,7 +10,7 @@ use jiff::Timestamp;
 use tokio::time::timeout;
 
 use super::body::{Content, Silence};
-use super::handle::Job;
+use super::job::Job;
 use super::refusal::Refusal;
 use crate::asked::Asked;
 
@@ -96,7 +95,6 @@ fn time(ms: u64) -> String {
 fn silence(job: Job) -> Response<Content> {
     let Job { shared, asked, request, under_way, .. } = job;
     let limit = asked.timeout_s.map(Duration::from_secs);
-    let shared = Rc::clone(&shared);
     let end = Box::pin(async move {
         match limit {
             // The end is the same in both cases.

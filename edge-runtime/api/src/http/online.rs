@@ -1,11 +1,9 @@
 //! A request through the link, with the pod's own token.
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use edge_protocol::channel::OPENED;
 use edge_protocol::message::ApiAnswer;
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue};
@@ -13,7 +11,8 @@ use hyper::{Response, StatusCode};
 use tokio::time::timeout;
 
 use super::body::{Content, Flow};
-use super::handle::Job;
+use super::head::head;
+use super::job::Job;
 use super::keep::{Again, Keeping};
 use super::offline::{self, Why};
 use super::refusal::Refusal;
@@ -54,18 +53,6 @@ async fn exchange(stream: &Stream, job: &Job, body: Incoming) -> Result<Result<A
         sent?;
     }
     Ok(timeout(HEAD, answer).await.unwrap_or_else(|_| Err("no answer".to_owned())))
-}
-
-/// The head of the answer.
-///
-/// # Errors
-/// The stream has ended before.
-pub(super) async fn head(stream: &Stream) -> Result<ApiAnswer, String> {
-    let record = poll_fn(|context| stream.poll_record(context)).await?;
-    if record.channel != OPENED {
-        return Err("an answer without a head".to_owned());
-    }
-    serde_json::from_slice(&record.data).map_err(|error| format!("the head of an answer: {error}"))
 }
 
 fn flow(stream: Stream, job: Job, answer: &ApiAnswer) -> Result<Response<Content>, Refusal> {
