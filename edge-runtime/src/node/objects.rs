@@ -102,6 +102,8 @@ impl Node {
         if key.kind == "Pod" {
             self.static_pods.mirror_gone(&mut self.cx, uid)?;
             self.cx.pod_gone(uid);
+            // Its token is void from now on, and not after the turns of others.
+            self.local_api.look_at_pod(&self.cx, &self.tokens, uid);
         } else if key.kind != services::KIND
             && !self.services.take(&self.cx, key)
             && !self.neighbours.take(&self.cx, key)
