@@ -1,4 +1,4 @@
-//! Pods that reach the API through the link of their node: real bridge, helper and pods, and curl in the network of a pod.
+//! Pods that reach the API through the link of their node: real bridge, helper and pods, and curl in a pod's network.
 //! Guarantees are L1 to L5 (docs/guarantees.md, docs/api-for-pods.md).
 
 use std::net::Ipv4Addr;

@@ -44,7 +44,10 @@ fn wrong_values_name_their_key() {
         ("services: {node-port-addresses: [10.0.0.1]}", "services.node-port-addresses"),
         ("local-api: {listen: 0.0.0.0}", "local-api.listen: unknown variant `0.0.0.0`, expected `none` or `gateway`"),
         ("local-api: {default: true}", "local-api.default: there is no local API: set local-api.listen: gateway, too"),
-        ("local-api: {listen: gateway, cache-bytes: 1000}", "local-api.cache-bytes: 1000 is neither 0 nor between 65536"),
+        (
+            "local-api: {listen: gateway, cache-bytes: 1000}",
+            "local-api.cache-bytes: 1000 is neither 0 nor between 65536",
+        ),
         ("local-api: {listen: gateway, cache-bytes: 1073741825}", "local-api.cache-bytes"),
         ("local-api: {listen: gateway, cache-bytes: -1}", "local-api.cache-bytes"),
         ("local-api: {port: 6443}", "local-api: unknown field `port`"),

@@ -1,5 +1,5 @@
-//! Requests of pods between `edge-api` and the link: copies the bytes of streams, under the credit of both sides, and parses
-//! none but the first line of a request. Does not do I/O.
+//! Requests of pods between `edge-api` and the link: copies the bytes of streams, under the credit of both sides. It parses
+//! only the frame that opens a request. Does not do I/O.
 
 use edge_protocol::channel::{OPENED, STATUS, STDOUT, records};
 use edge_protocol::message::{ApiRequest, StreamId};
