@@ -78,7 +78,8 @@ impl Relay {
     }
 
     /// Number of open streams.
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.open.borrow().len()
     }
 

@@ -14,7 +14,6 @@ use crate::counters::Counters;
 use crate::guests::Guests;
 use crate::pods::Pods;
 use crate::relay::Relay;
-use crate::tls::cache_folder;
 
 /// How long a request waits for a link that was lost a moment ago.
 const MOMENT: Duration = Duration::from_secs(2);
@@ -64,8 +63,7 @@ pub(crate) fn now_ms() -> u64 {
 impl Shared {
     pub(crate) fn new(settings: &Settings, authority: String) -> Self {
         let start = Instant::now();
-        let folder = cache_folder(&settings.folder);
-        let cache = Cache::open(folder, settings.cache_bytes, settings.secrets_in_memory);
+        let cache = Cache::open(&settings.folder, settings.cache_bytes, settings.secrets_in_memory);
         Self {
             start,
             authority,

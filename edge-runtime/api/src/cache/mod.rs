@@ -20,6 +20,5 @@ mod store;
 mod tee;
 
 pub(crate) use admit::may_keep;
-pub(crate) use answer::{Answer, Page};
 pub(crate) use store::Cache;
 pub(crate) use tee::{Room, Tee};

@@ -1,9 +1,11 @@
 //! The cache: which answers there are, where, and when they are written.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use sampan_sys::files::unless_missing;
 use sampan_sys::vec_map::VecMap;
 
 use super::admit::{MAX_ANSWER, Next};
@@ -13,6 +15,8 @@ use super::disk::{Disk, account_name};
 use super::evict::evict;
 use crate::pods::{Digest, hex, unhex};
 
+/// Folders of answers: with Secrets, and without.
+const FOLDERS: [&str; 2] = ["cache", "cache-without-secrets"];
 /// Between two writes of one file: flash wears out.
 const WRITES: Duration = Duration::from_secs(600);
 /// Answers at most.
@@ -50,9 +54,14 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Finds what is on disk. `room`: bytes at most; 0: no cache.
-    pub(crate) fn open(folder: PathBuf, room: u64, secrets_in_memory: bool) -> Self {
-        let disk = Disk::new(folder);
+    /// Finds what is on disk. `room`: bytes at most; 0: no cache. Answers that were kept with Secrets are deleted where
+    /// Secrets are to stay in memory: no file tells which ones have any.
+    pub(crate) fn open(folder: &Path, room: u64, secrets_in_memory: bool) -> Self {
+        let (own, other) = if secrets_in_memory { (FOLDERS[1], FOLDERS[0]) } else { (FOLDERS[0], FOLDERS[1]) };
+        if let Err(error) = unless_missing(fs::remove_dir_all(folder.join(other))) {
+            log::warn!("{}: cannot delete: {error}", folder.join(other).display());
+        }
+        let disk = Disk::new(folder.join(own));
         let mut found = disk.look(if room == 0 { 0 } else { MAX_ANSWERS });
         found.sort_by_key(|file| file.written);
         let mut cache =

@@ -37,7 +37,8 @@ fn plan(asked: &Asked, method: &str, why: Why, is_down: bool) -> Plan {
     let reads = matches!(method, "GET" | "HEAD");
     match why {
         _ if asked.is_kept => Plan::Kept,
-        _ if asked.is_watch && is_down => Plan::Silence,
+        // A client waits for the end of initial events without a limit (client-go tools/cache/reflector.go).
+        _ if asked.is_watch && is_down && !asked.wants_initial_events => Plan::Silence,
         Why::NoAnswer if !reads => Plan::Unknown,
         _ => Plan::Unavailable,
     }
@@ -135,6 +136,7 @@ mod tests {
         assert_eq!(plan_of("GET", "/api/v1/pods", Why::NoAnswer, false), Plan::Kept);
         assert_eq!(plan_of("GET", "/api/v1/pods?watch=1", Why::NoLink, true), Plan::Silence);
         assert_eq!(plan_of("GET", "/api/v1/pods?watch=1", Why::NoAnswer, false), Plan::Unavailable);
+        assert_eq!(plan_of("GET", "/api/v1/pods?watch=1&sendInitialEvents=true", Why::NoLink, true), Plan::Unavailable);
         assert_eq!(plan_of("GET", "/healthz", Why::NoLink, true), Plan::Unavailable);
         assert_eq!(plan_of("HEAD", "/api/v1/pods", Why::NoAnswer, true), Plan::Unavailable);
     }

@@ -61,7 +61,8 @@ impl Refusal {
         Self::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)
     }
 
-    /// A client falls back to list and watch.
+    /// A client falls back to list and watch on any error but 429 (client-go tools/cache/reflector.go, `watchList`). A list
+    /// can be kept, events cannot.
     pub(super) fn initial_events() -> Self {
         let message = "sendInitialEvents: Forbidden: this node keeps lists for times without a link: list, then watch";
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)

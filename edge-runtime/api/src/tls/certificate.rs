@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_service_and_the_addresses() {
-        let listen = ["10.88.0.1:6443", "10.88.0.1:7443", "[fd73::1]:6443"].map(|text| text.parse().expect("address"));
+        let listen = ["10.88.0.1:6443", "10.88.0.1:7443", "[fd73::1]:6443"]
+            .map(|text| text.parse::<SocketAddr>().expect("an address"));
         assert_eq!(
             names(&listen, "example.org."),
             [

@@ -3,7 +3,6 @@
 mod certificate;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -36,9 +35,4 @@ pub(crate) fn identity(settings: &Settings) -> io::Result<Identity> {
     server.session_storage = Arc::new(NoServerSessionStorage {});
     server.send_tls13_tickets = 0;
     Ok(Identity { server: Arc::new(server), authority: found.authority })
-}
-
-/// Names of files in the folder of settings.
-pub(crate) fn cache_folder(folder: &Path) -> std::path::PathBuf {
-    folder.join("cache")
 }

@@ -1,6 +1,3 @@
-use std::fs;
-use std::path::Path;
-
 use super::super::answer::example;
 use super::*;
 use crate::pods::sha256;
@@ -12,7 +9,7 @@ fn at(seconds: u64) -> Duration {
 }
 
 fn open(folder: &Path) -> Cache {
-    Cache::open(folder.to_owned(), 1 << 20, false)
+    Cache::open(folder, 1 << 20, false)
 }
 
 fn put(cache: &mut Cache, path: &str, body: &[u8], seconds: u64) {
@@ -27,8 +24,9 @@ fn get(cache: &mut Cache, path: &str) -> Option<(Vec<u8>, u64)> {
 }
 
 fn files(folder: &Path) -> usize {
-    let folders = fs::read_dir(folder).expect("a folder").flatten();
-    folders.map(|folder| fs::read_dir(folder.path()).expect("a folder").count()).sum()
+    let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let accounts = FOLDERS.iter().flat_map(|name| inside(&folder.join(name)));
+    accounts.map(|account| inside(&account).count()).sum()
 }
 
 #[test]
@@ -61,7 +59,7 @@ fn file_is_written_once_in_ten_minutes_and_only_if_changed() {
 #[test]
 fn least_recently_used_answer_goes() {
     let folder = tempfile::tempdir().expect("temp dir");
-    let mut cache = Cache::open(folder.path().to_owned(), 3_000, false);
+    let mut cache = Cache::open(folder.path(), 3_000, false);
     for path in ["a", "b", "c"] {
         put(&mut cache, path, &[1; 600], 0);
     }
@@ -76,20 +74,25 @@ fn least_recently_used_answer_goes() {
 #[test]
 fn secrets_stay_in_memory_where_that_is_set() {
     let folder = tempfile::tempdir().expect("temp dir");
-    let mut cache = Cache::open(folder.path().to_owned(), 1 << 20, true);
+    let mut cache = Cache::open(folder.path(), 1 << 20, true);
     put(&mut cache, "/secrets", b"s", 0);
     put(&mut cache, "/pods", b"p", 0);
     cache.flush(at(10_000));
     assert_eq!(files(folder.path()), 1);
     assert!(get(&mut cache, "/secrets").is_some());
-    assert!(get(&mut open(folder.path()), "/secrets").is_none());
+    let mut again = Cache::open(folder.path(), 1 << 20, true);
+    assert!(get(&mut again, "/secrets").is_none() && get(&mut again, "/pods").is_some());
+    put(&mut open(folder.path()), "/secrets", b"s", 0);
+    assert_eq!(files(folder.path()), 1);
+    Cache::open(folder.path(), 1 << 20, true);
+    assert_eq!(files(folder.path()), 0, "the setting counts for what is there, too");
 }
 
 #[test]
 fn damaged_files_are_none() {
     let folder = tempfile::tempdir().expect("temp dir");
     put(&mut open(folder.path()), "p", b"1", 0);
-    let inside = folder.path().join(account_name(ACCOUNT));
+    let inside = folder.path().join(FOLDERS[0]).join(account_name(ACCOUNT));
     let file = inside.join(hex(&sha256(b"p")));
     fs::write(&file, b"edgeapi1 and more").expect("written");
     fs::write(inside.join(".partial"), b"x").expect("written");
@@ -116,7 +119,7 @@ fn accounts_without_pods_are_forgotten_after_a_week() {
 fn without_room_there_is_no_cache() {
     let folder = tempfile::tempdir().expect("temp dir");
     put(&mut open(folder.path()), "p", b"1", 0);
-    let mut cache = Cache::open(folder.path().to_owned(), 0, false);
+    let mut cache = Cache::open(folder.path(), 0, false);
     put(&mut cache, "q", b"1", 0);
     assert!(!cache.is_on() && get(&mut cache, "p").is_none() && get(&mut cache, "q").is_none());
     assert_eq!(files(folder.path()), 0);
