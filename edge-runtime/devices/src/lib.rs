@@ -3,7 +3,6 @@
 //! | module | owns |
 //! |---|---|
 //! | `twins` | what is known of devices, and what follows from news: no I/O, no clock |
-//! | `grpc` | unary gRPC over unix sockets, both ways |
 //! | `mqtt` | a connection to a broker |
 //! | `dmi` | calls of mappers and to mappers |
 //! | `server` | the unix socket at which the daemon and clients call |
@@ -16,7 +15,6 @@ mod bound;
 pub mod dmi;
 #[doc(hidden)]
 pub mod fuzz;
-pub mod grpc;
 mod journal;
 pub mod mqtt;
 pub mod rules;

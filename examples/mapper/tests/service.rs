@@ -8,12 +8,12 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use sampan_devices::grpc::{Client, Code, Status};
 use sampan_dmi::{
     Any, CreateDeviceModelRequest, CustomizedValue, Device, DeviceModel, DeviceModelSpec, DeviceProperty, DeviceSpec,
     GetDeviceRequest, GetDeviceResponse, Message, ModelProperty, ProtocolConfig, RegisterDeviceRequest,
     RegisterDeviceResponse, RemoveDeviceRequest, VisitorConfig, mapper,
 };
+use sampan_grpc::{Client, Code, Status};
 use support::node::{Node, be_the_helper};
 use support::{Mapper, PATIENCE};
 

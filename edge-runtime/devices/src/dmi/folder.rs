@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use nix::fcntl::{OFlag, open as open_file, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
+use sampan_grpc::{Code, Status};
 use sampan_sys::files::named;
 use sampan_sys::socket;
 use tokio::net::UnixListener;
 use tokio::time::sleep;
 
-use crate::grpc::{Code, Status};
 use crate::twins::SOCKET;
 
 /// Between two looks whether our socket is still there.

@@ -14,12 +14,12 @@ pub(crate) mod request;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sampan_grpc::{Call, Client, Status};
 use sampan_sys::vec_map::VecMap;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, sleep};
 
-use crate::grpc::{self, Call, Client, Status};
 use crate::twins::{Request, SOCKET};
 
 /// Timeout for a mapper's answer, including connecting. KubeEdge's edge has the same.
@@ -134,7 +134,7 @@ async fn serve(folder: PathBuf, calls: mpsc::Sender<Call>) {
                 log::info!("mappers may register in {}", folder.display());
                 let (taken, since) = (folder::is_taken_away(&folder), Instant::now());
                 tokio::select! {
-                    () = grpc::serve(listener, calls.clone()) => {}
+                    () = sampan_grpc::serve(listener, calls.clone()) => {}
                     () = taken => log::warn!("{} is taken away, and is made again", folder.join(SOCKET).display()),
                 }
                 pause = if since.elapsed() > PAUSE_AT_MOST { PAUSE } else { pause };

@@ -1,8 +1,8 @@
 //! Parses calls from untrusted bytes. What would be large once parsed is not parsed.
 
 use sampan_dmi::{Message, count, manager};
+use sampan_grpc::{Code, Status};
 
-use crate::grpc::{Code, Status};
 use crate::twins::Request;
 
 /// Longest registration and longest report of twins, bytes. A device holds less.

@@ -19,6 +19,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sampan_devices_control::{FromHelper, Named};
+use sampan_grpc::Call;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -26,7 +27,6 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::dmi::{Answered, Dmi};
-use crate::grpc::Call;
 use crate::journal::Journal;
 use crate::mqtt::{Filters, News, Outlets};
 use crate::rules::{self, Request as RuleRequest};

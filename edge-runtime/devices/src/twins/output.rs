@@ -1,8 +1,7 @@
 //! Actions for the owner of the core. Values only.
 
 use sampan_devices_control::FromHelper;
-
-use crate::grpc::Status;
+use sampan_grpc::Status;
 
 /// A message for a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::super::{Output, Twins};
 use super::allowed::Verdict;
 use super::mapper::Mapper;
 use super::request::{Request, not_ready};
-use crate::grpc::{Code, Status};
 use sampan_devices_control::FromHelper;
+use sampan_grpc::{Code, Status};
 use sampan_sys::gather::Gather;
 
 /// Pods whose namespace is remembered, and calls that wait for one.

@@ -1,6 +1,7 @@
 //! What the core does with a mapper's requests and answers, and when the daemon has sent its rows and objects.
 
 use sampan_devices_control::Row;
+use sampan_grpc::Status;
 use sampan_sys::gather::Gather;
 use serde::Serialize;
 use serde_json::Value;
@@ -10,7 +11,6 @@ use super::super::{Output, Twins};
 use super::mapper::{Info, Mapper, Refusal};
 use super::request::{Request, not_ready};
 use super::state::{Event, Mappers};
-use crate::grpc::Status;
 
 impl Twins {
     /// A call of a mapper; an [`Output::Answer`] of this number follows. `pod`: uid of the caller's, or empty.

@@ -9,13 +9,13 @@ mod next;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sampan_devices_control::Named;
+use sampan_grpc::{Code, Status};
 use sampan_sys::gather::Gather;
 use serde::{Deserialize, Serialize};
 
 use super::given::{Given, Wanted};
 use super::retry::{self, Retry};
 use super::rows::{self, Rows};
-use crate::grpc::{Code, Status};
 
 /// Most mappers of a node.
 pub(super) const MOST: usize = 32;

@@ -5,6 +5,7 @@ use std::path::{Component, Path};
 
 use sampan_devices_control::Named;
 use sampan_dmi::{MapperInfo, MapperRegisterRequest, append, appended};
+use sampan_grpc::{Code, Status};
 use sampan_sys::gather::Gather;
 
 use super::super::now::{MINUTE, Now};
@@ -14,7 +15,6 @@ use super::mapper::{Info, MOST, Mapper};
 use super::request::not_ready;
 use super::rows;
 use super::state::{Event, Registration};
-use crate::grpc::{Code, Status};
 
 /// Most of one pod: it cannot take the places of all.
 const OF_POD: usize = 8;

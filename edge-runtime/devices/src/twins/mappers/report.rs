@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use sampan_devices_control::{Named, Text};
 use sampan_dmi::{ReportDeviceStatesRequest, ReportDeviceStatusRequest, Twin, TwinProperty};
+use sampan_grpc::{Code, Status};
 
 use super::super::Twins;
 use super::super::body::model_of;
 use super::super::now::{Now, stamper};
 use super::super::request::{Change, STATES};
 use super::super::update::{self, Limits, Refused};
-use crate::grpc::{Code, Status};
 
 fn refused(Refused { code, reason }: Refused) -> Status {
     let code = if code == 413 { Code::OutOfRange } else { Code::InvalidArgument };

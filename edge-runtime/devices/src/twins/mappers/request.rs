@@ -1,8 +1,7 @@
 //! What a mapper asks of this node.
 
 use sampan_dmi::{MapperRegisterRequest, ReportDeviceStatesRequest, ReportDeviceStatusRequest};
-
-use crate::grpc::{Code, Status};
+use sampan_grpc::{Code, Status};
 
 /// A request of a mapper.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use sampan_devices_control::Dmi;
 use sampan_dmi::ReportDeviceStatesRequest;
+use sampan_grpc::Code;
 
 use super::mappers::{FOLDER, registration};
 use super::*;
-use crate::grpc::Code;
 
 fn only(namespaces: &[&str]) -> Settings {
     let allow_namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();

@@ -8,11 +8,11 @@ use sampan_dmi::{
     MapperRegisterResponse, Message as _, RegisterDeviceRequest, RemoveDeviceRequest, ReportDeviceStatesRequest,
     ReportDeviceStatusRequest, Twin, TwinProperty, UpdateDeviceModelRequest, UpdateDeviceRequest, mapper as method,
 };
+use sampan_grpc::{Code, Status};
 
 use sampan_json::SetField;
 
 use super::*;
-use crate::grpc::{Code, Status};
 
 pub(super) const FOLDER: &str = "/etc/kubeedge";
 const NEVER: &str = "no such call";

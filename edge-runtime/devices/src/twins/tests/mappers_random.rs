@@ -8,10 +8,10 @@ use sampan_dmi::{
     DeviceStatus, MapperInfo, MapperRegisterRequest, ReportDeviceStatesRequest, ReportDeviceStatusRequest, Twin,
     TwinProperty,
 };
+use sampan_grpc::{Code, Status};
 
 use super::mappers::{Calling, Mapper, lab_device, registration, with_dmi};
 use super::*;
-use crate::grpc::{Code, Status};
 
 const NAMES: [&str; 3] = ["t1", "t2", "t3"];
 const MAPPERS: [&str; 2] = ["m1", "m2"];

@@ -7,10 +7,10 @@ use sampan_nghttp2::{Error, Field, Session, Setting, code};
 
 use super::room::{Own, Room};
 use super::streams::{Phase, Refusal, Stream, Streams};
-use crate::grpc::fields::MAX_FIELDS;
-use crate::grpc::flood::LIMITS;
-use crate::grpc::message::Outgoing;
-use crate::grpc::{Code, Status, status};
+use crate::fields::MAX_FIELDS;
+use crate::flood::LIMITS;
+use crate::message::Outgoing;
+use crate::{Code, Status, status};
 
 /// Timeout for a client that reads its answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const WINDOW: u32 = 32 << 10;
 const OUTPUT: usize = 16 << 10;
 
 #[derive(Debug)]
-pub(in crate::grpc) struct Exchange {
+pub(crate) struct Exchange {
     session: Session<Streams>,
     own: Own,
     /// Answered before the client has said everything: to be reset when the answer is out (RFC 9113 section 8.1).
@@ -33,16 +33,16 @@ pub(in crate::grpc) struct Exchange {
 
 /// A request whose answer is waited for.
 #[derive(Debug)]
-pub(in crate::grpc) struct Request {
-    pub(in crate::grpc) stream: i32,
-    pub(in crate::grpc) path: String,
-    pub(in crate::grpc) message: Vec<u8>,
+pub(crate) struct Request {
+    pub(crate) stream: i32,
+    pub(crate) path: String,
+    pub(crate) message: Vec<u8>,
     /// Memory of the message, held until its last user drops it.
-    pub(in crate::grpc) room: Room,
+    pub(crate) room: Room,
 }
 
 impl Exchange {
-    pub(in crate::grpc) fn new(now: Instant) -> Result<Self, Error> {
+    pub(crate) fn new(now: Instant) -> Result<Self, Error> {
         let mut session = Session::server(Streams::new(now), &LIMITS)?;
         // First of all: some clients wait for them before they call.
         session.settings(&[
@@ -55,7 +55,7 @@ impl Exchange {
 
     /// # Errors
     /// The connection is of no use any more, as with all that follows.
-    pub(in crate::grpc) fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         self.session.handler().now = now;
         self.session.receive(bytes)?;
         let unread = std::mem::take(&mut self.session.handler().unread);
@@ -64,7 +64,7 @@ impl Exchange {
     }
 
     /// Processes the received input and expired timeouts.
-    pub(in crate::grpc) fn settle(&mut self, now: Instant) -> Result<(), Error> {
+    pub(crate) fn settle(&mut self, now: Instant) -> Result<(), Error> {
         let streams: Vec<i32> = self.session.handler().open.keys().copied().collect();
         for id in streams {
             let own = &self.own;
@@ -124,11 +124,11 @@ impl Exchange {
     }
 
     /// A request for which other room is needed than the connection's own, and how much.
-    pub(in crate::grpc) fn wants(&mut self) -> Option<(i32, usize)> {
+    pub(crate) fn wants(&mut self) -> Option<(i32, usize)> {
         self.session.handler().open.iter().find_map(|(id, stream)| Some((*id, stream.wants()?)))
     }
 
-    pub(in crate::grpc) fn grant(&mut self, now: Instant, id: i32, room: Room) -> Result<(), Error> {
+    pub(crate) fn grant(&mut self, now: Instant, id: i32, room: Room) -> Result<(), Error> {
         if let Some(stream) = self.session.handler().open.get_mut(&id)
             && stream.wants().is_some()
         {
@@ -140,12 +140,12 @@ impl Exchange {
         self.settle(now)
     }
 
-    pub(in crate::grpc) fn has_request(&mut self) -> bool {
+    pub(crate) fn has_request(&mut self) -> bool {
         self.session.handler().open.values().any(is_ready)
     }
 
     /// A request that is complete.
-    pub(in crate::grpc) fn request(&mut self) -> Option<Request> {
+    pub(crate) fn request(&mut self) -> Option<Request> {
         let streams = self.session.handler();
         let (id, stream) = streams.open.iter_mut().find(|(_, stream)| is_ready(stream))?;
         let room = stream.room.take()?;
@@ -160,12 +160,12 @@ impl Exchange {
     }
 
     /// Whether the client still waits for this answer.
-    pub(in crate::grpc) fn is_asked(&mut self, id: i32) -> bool {
+    pub(crate) fn is_asked(&mut self, id: i32) -> bool {
         self.session.handler().open.get(&id).is_some_and(|stream| matches!(stream.phase, Phase::Asked))
     }
 
     /// The message with its prefix, and what it takes.
-    pub(in crate::grpc) fn answer(
+    pub(crate) fn answer(
         &mut self,
         now: Instant,
         id: i32,
@@ -191,7 +191,7 @@ impl Exchange {
     }
 
     /// Appends the next bytes to send, if any.
-    pub(in crate::grpc) fn output(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn output(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         while out.len() < OUTPUT {
             let more = self.session.send()?;
             out.extend_from_slice(more);
@@ -208,28 +208,28 @@ impl Exchange {
     }
 
     /// The next time at which to settle.
-    pub(in crate::grpc) fn wake(&mut self) -> Option<Instant> {
+    pub(crate) fn wake(&mut self) -> Option<Instant> {
         self.session.handler().open.values().map(|stream| stream.until).min()
     }
 
     /// Whether a request is complete and its answer not yet sent. An incomplete request does not count.
-    pub(in crate::grpc) fn is_busy(&mut self) -> bool {
+    pub(crate) fn is_busy(&mut self) -> bool {
         let works = |stream: &Stream| is_ready(stream) || matches!(stream.phase, Phase::Asked | Phase::Answering(_));
         self.session.handler().open.values().any(works)
     }
 
     /// The client has taken our settings.
-    pub(in crate::grpc) fn is_greeted(&mut self) -> bool {
+    pub(crate) fn is_greeted(&mut self) -> bool {
         self.session.handler().greeted
     }
 
     /// Whether nothing remains to be received or sent.
-    pub(in crate::grpc) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.session.is_over()
     }
 
     /// Tells the client to connect again for further calls (GOAWAY).
-    pub(in crate::grpc) fn end(&mut self) -> Result<(), Error> {
+    pub(crate) fn end(&mut self) -> Result<(), Error> {
         self.session.terminate(code::NO_ERROR)
     }
 }

@@ -16,8 +16,8 @@ use super::exchange::{Exchange, Request};
 use super::flights::{Answer, Flights};
 use super::room::Room;
 use super::{Call, Peer, Shared};
-use crate::grpc::message::framed;
-use crate::grpc::{Code, Status};
+use crate::message::framed;
+use crate::{Code, Status};
 
 /// Time for a client to start HTTP/2 and acknowledge our settings.
 const GREETING: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ mod grpc_support;
 use std::time::{Duration, Instant};
 
 use grpc_support::*;
-use sampan_devices::grpc::{fuzz_client, fuzz_server};
+use sampan_grpc::{fuzz_client, fuzz_server};
 use tokio::io::AsyncWriteExt;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -6,9 +6,9 @@ use sampan_nghttp2::{Error, Field, Session, Setting};
 
 use super::answer::{Answers, Asked};
 use super::outcome::{Outcome, unavailable};
-use crate::grpc::fields::{MAX_FIELDS, timeout};
-use crate::grpc::flood::LIMITS;
-use crate::grpc::message::{Outgoing, framed};
+use crate::fields::{MAX_FIELDS, timeout};
+use crate::flood::LIMITS;
+use crate::message::{Outgoing, framed};
 
 /// Bytes for the socket at once, and a frame.
 const OUTPUT: usize = 16 << 10;
@@ -16,12 +16,12 @@ const OUTPUT: usize = 16 << 10;
 const WINDOW: u32 = 64 << 10;
 
 #[derive(Debug)]
-pub(in crate::grpc) struct Exchange {
+pub(crate) struct Exchange {
     session: Session<Answers>,
 }
 
 impl Exchange {
-    pub(in crate::grpc) fn new(now: Instant) -> Result<Self, Error> {
+    pub(crate) fn new(now: Instant) -> Result<Self, Error> {
         let mut session = Session::client(Answers::new(now), &LIMITS)?;
         session.settings(&[
             (Setting::EnablePush, 0),
@@ -33,7 +33,7 @@ impl Exchange {
 
     /// # Errors
     /// The call is not made: it is too large, or the connection does not accept calls.
-    pub(in crate::grpc) fn call(&mut self, path: &str, message: &[u8], deadline: Duration) -> Result<(), Outcome> {
+    pub(crate) fn call(&mut self, path: &str, message: &[u8], deadline: Duration) -> Result<(), Outcome> {
         let framed = framed(message.to_vec()).map_err(|status| Outcome::Answered(Err(status)))?;
         let timeout = timeout(deadline);
         let fields: [Field<'_>; 7] = [
@@ -52,7 +52,7 @@ impl Exchange {
 
     /// # Errors
     /// The connection is of no use any more, as with all that follows.
-    pub(in crate::grpc) fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         self.session.handler().now = now;
         self.session.receive(bytes)?;
         let answers = self.session.handler();
@@ -64,7 +64,7 @@ impl Exchange {
     }
 
     /// Appends the next bytes to send, if any.
-    pub(in crate::grpc) fn output(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+    pub(crate) fn output(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
         while out.len() < OUTPUT {
             let more = self.session.send()?;
             if more.is_empty() {
@@ -76,7 +76,7 @@ impl Exchange {
     }
 
     /// How the call ended, once it has.
-    pub(in crate::grpc) fn outcome(&mut self) -> Option<Outcome> {
+    pub(crate) fn outcome(&mut self) -> Option<Outcome> {
         let answers = self.session.handler();
         let asked = answers.asked.take_if(|asked| asked.is_over())?;
         answers.flood.call();
@@ -90,7 +90,7 @@ impl Exchange {
     }
 
     /// How it ends when the connection does, for this reason.
-    pub(in crate::grpc) fn give_up(&mut self, why: impl ToString) -> Outcome {
+    pub(crate) fn give_up(&mut self, why: impl ToString) -> Outcome {
         match self.session.handler().asked.take_if(|asked| asked.is_over()) {
             Some(asked) => asked.outcome(),
             None => Outcome::Answered(Err(unavailable(why))),
@@ -98,12 +98,12 @@ impl Exchange {
     }
 
     /// Whether it takes another call.
-    pub(in crate::grpc) fn is_usable(&self) -> bool {
+    pub(crate) fn is_usable(&self) -> bool {
         self.session.takes_requests() && !self.session.is_over()
     }
 
     /// Whether nothing remains to be received or sent.
-    pub(in crate::grpc) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.session.is_over()
     }
 }

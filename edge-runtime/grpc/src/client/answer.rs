@@ -5,10 +5,10 @@ use std::time::Instant;
 use sampan_nghttp2::{Fatal, Frame, Handler, Part, Refused, Then, code};
 
 use super::outcome::Outcome;
-use crate::grpc::fields::{Sum, is_grpc};
-use crate::grpc::flood::Flood;
-use crate::grpc::message::{Incoming, Outgoing};
-use crate::grpc::{Code, Status, status};
+use crate::fields::{Sum, is_grpc};
+use crate::flood::Flood;
+use crate::message::{Incoming, Outgoing};
+use crate::{Code, Status, status};
 
 #[derive(Debug)]
 pub(super) struct Answers {

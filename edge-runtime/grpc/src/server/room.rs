@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::grpc::message::MAX_MESSAGE;
+use crate::message::MAX_MESSAGE;
 
 /// Bytes of requests that one connection may always hold: a report of a property has some hundred.
 pub(super) const OWN: usize = 8 << 10;
 
 /// What all connections share: bytes of requests, and of answers that wait to be read. The longest message fits just so.
-pub(in crate::grpc) struct Rooms {
+pub(crate) struct Rooms {
     requests: Arc<Semaphore>,
     answers: Arc<Semaphore>,
 }
@@ -33,7 +33,7 @@ impl Rooms {
     }
 
     /// Does not wait: the answer is there already, and would hold what it waits for.
-    pub(in crate::grpc) fn answer(&self, bytes: usize) -> Option<Room> {
+    pub(crate) fn answer(&self, bytes: usize) -> Option<Room> {
         let permit = Arc::clone(&self.answers).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()?;
         Some(Room { _own: None, _shared: Some(permit) })
     }
@@ -41,7 +41,7 @@ impl Rooms {
 
 /// Given back when it is dropped.
 #[derive(Debug)]
-pub(in crate::grpc) struct Room {
+pub(crate) struct Room {
     _own: Option<Share>,
     _shared: Option<OwnedSemaphorePermit>,
 }

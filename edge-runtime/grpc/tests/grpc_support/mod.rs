@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sampan_devices::grpc::{Call, Client, Code, Peer, Status, serve};
+use sampan_grpc::{Call, Client, Code, Peer, Status, serve};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::room::Room;
-use crate::grpc::{Code, Status};
+use crate::{Code, Status};
 
 /// A call without an answer by then is given up.
 const FLIGHT: Duration = Duration::from_secs(60);

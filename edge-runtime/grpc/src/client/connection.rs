@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 
 use super::exchange::Exchange;
 use super::outcome::{Outcome, unavailable};
-use crate::grpc::Status;
+use crate::Status;
 
 const CHUNK: usize = 16 << 10;
 /// Maximum bytes that a server may have sent between two calls.

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use grpc_support::*;
-use sampan_devices::grpc::{Client, Code, MAX_MESSAGE, Status};
+use sampan_grpc::{Client, Code, MAX_MESSAGE, Status};
 use tokio::task::spawn_blocking;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -8,10 +8,10 @@ use sampan_nghttp2::{Fatal, Frame, Handler, Part, Refused, Then, frame};
 use sampan_sys::vec_map::VecMap;
 
 use super::room::Room;
-use crate::grpc::fields::{Head, Sum, Wrong};
-use crate::grpc::flood::Flood;
-use crate::grpc::message::{Incoming, Outgoing};
-use crate::grpc::{Code, Status};
+use crate::fields::{Head, Sum, Wrong};
+use crate::flood::Flood;
+use crate::message::{Incoming, Outgoing};
+use crate::{Code, Status};
 
 /// Timeout for a request to be complete and answered, unless its client sets a shorter one: a longer one has no effect.
 const REQUEST: Duration = Duration::from_secs(10);

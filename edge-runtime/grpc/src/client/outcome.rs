@@ -1,10 +1,10 @@
 //! How a call ended.
 
-use crate::grpc::{Code, Status};
+use crate::{Code, Status};
 
 /// How a call ended.
 #[derive(Debug)]
-pub(in crate::grpc) enum Outcome {
+pub(crate) enum Outcome {
     Answered(Result<Vec<u8>, Status>),
     /// The call has certainly not reached the server: it can be retried.
     Untaken(Status),

@@ -7,7 +7,7 @@ mod grpc_support;
 use std::time::{Duration, Instant};
 
 use grpc_support::*;
-use sampan_devices::grpc::{Client, MAX_MESSAGE};
+use sampan_grpc::{Client, MAX_MESSAGE};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{sleep, timeout};
 

@@ -7,7 +7,7 @@ mod grpc_support;
 use std::time::{Duration, Instant};
 
 use grpc_support::*;
-use sampan_devices::grpc::{Client, Code, MAX_MESSAGE, Status};
+use sampan_grpc::{Client, Code, MAX_MESSAGE, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
