@@ -11,6 +11,7 @@
 //! | `cache` | answers, on disk and in memory |
 //! | `shared` | what all connections use: pods, link, cache |
 //! | `guests` | pods' connections at once: no I/O |
+//! | `link` | whether the link is up |
 //! | `pods` | pods and their tokens: no I/O, no clock |
 //! | `asked` | what a request asks for, and its key in the cache: no I/O |
 //! | `tls` | the certificate |
@@ -22,6 +23,7 @@ mod control;
 mod counters;
 mod guests;
 mod http;
+mod link;
 mod pods;
 mod relay;
 pub mod run;

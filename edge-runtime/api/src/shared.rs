@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::cache::{Cache, Room};
 use crate::counters::Counters;
 use crate::guests::Guests;
+use crate::link::Link;
 use crate::pods::Pods;
 use crate::relay::Relay;
 
@@ -36,22 +37,6 @@ pub(crate) struct Shared {
     counters: RefCell<Counters>,
     counted: RefCell<Counters>,
     is_counting: Cell<bool>,
-}
-
-#[derive(Debug)]
-struct Link {
-    /// The daemon has said so.
-    is_up: bool,
-    since_ms: u64,
-    relay: Option<Rc<Relay>>,
-    /// When the helper saw that it is down.
-    down_at: Instant,
-}
-
-impl Link {
-    const fn usable(&self) -> bool {
-        self.is_up && self.relay.is_some()
-    }
 }
 
 /// The time in milliseconds of the Unix epoch.
