@@ -28,39 +28,27 @@ pub async fn watch() {
         tokio::time::sleep(LOOK).await;
         edge_protocol::compress::release();
         let Some(now) = resident() else { return };
-        let Some(trim) = size.trim(now, || now.free()) else { continue };
-        match trim {
-            Trim::Heap => sampan_memory::trim_heap(),
-            Trim::All => sampan_memory::trim(),
+        if size.is_worth_a_walk(now.all, || now.free()) {
+            sampan_memory::trim();
+            let after = resident().unwrap_or(now);
+            let free = after.free();
+            log::debug!(
+                "memory: {} KiB, {} after a trim, of which {} are free",
+                now.all >> 10,
+                after.all >> 10,
+                free >> 10
+            );
+            size.settled(after.all, free);
         }
-        let after = resident().unwrap_or(now);
-        let free = after.free();
-        log::debug!(
-            "memory: {} KiB, {} after a trim of {trim:?}, of which {} are free",
-            now.all >> 10,
-            after.all >> 10,
-            free >> 10
-        );
-        size.settled(after, free);
     }
 }
 
-/// What a trim returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trim {
-    /// Free memory of the heap. The program's code is in use, and would be mapped again at once.
-    Heap,
-    /// That, and the program's code.
-    All,
-}
-
-/// Memory of the process at the last trim.
+/// Memory of the process, in bytes.
 #[derive(Debug, Default)]
 struct Size {
-    after_trim: Resident,
-    /// Free memory of the heap that the last trim could not return, in bytes.
+    after_trim: u64,
+    /// Free memory of the heap that the last trim could not return.
     free_after_trim: u64,
-    /// Anonymous memory at the last check, in bytes.
     last: u64,
     /// Number of checks since the last trim.
     looks: u32,
@@ -72,43 +60,37 @@ impl Size {
         Self { looks: REST, ..Self::default() }
     }
 
-    /// Decides whether a trim is worthwhile: the process has grown and grows no more, or has already grown by twice as
-    /// much, because later the free memory would lie between blocks that stay in use. Or what was in use at the last trim
-    /// is free now.
-    fn trim(&mut self, now: Resident, free: impl FnOnce() -> u64) -> Option<Trim> {
-        let steady = now.anonymous < self.last.saturating_add(STEADY);
-        self.last = now.anonymous;
+    /// Whether the process has grown and grows no more, or has already grown by twice as much: later, the free memory
+    /// would lie between blocks that stay in use. Or what was in use at the last trim is free now.
+    fn is_worth_a_walk(&mut self, now: u64, free: impl FnOnce() -> u64) -> bool {
+        let steady = now < self.last.saturating_add(STEADY);
+        self.last = now;
         self.looks = self.looks.saturating_add(1);
         // Memory that was returned otherwise does not count as room to grow.
-        self.after_trim = self.after_trim.least(now);
-        let Resident { all, anonymous } = self.after_trim;
-        let worth = |(least, part): (u64, u64), size: u64| least.max(size / part);
-        let large = now.all >= LARGE;
-        if steady && self.looks >= REST {
-            let grown = if large { all / 4 } else { worth(GROWN_AT_REST, all) };
-            if now.all > all.saturating_add(grown) {
-                return Some(Trim::All);
-            }
+        self.after_trim = self.after_trim.min(now);
+        let worth = |(least, part): (u64, u64)| least.max(self.after_trim / part);
+        let grown = match steady {
+            true if self.looks >= REST && now >= LARGE => self.after_trim / 4,
+            true if self.looks >= REST => worth(GROWN_AT_REST),
+            _ if now >= LARGE => return false,
+            true => worth(GROWN),
+            false => 2 * worth(GROWN),
+        };
+        if now > self.after_trim.saturating_add(grown) {
+            return true;
         }
-        if large {
-            return None;
-        }
-        let grown = worth(GROWN, anonymous);
-        let asks = steady && self.looks.is_multiple_of(ASK);
-        let heap = now.anonymous > anonymous.saturating_add(if steady { grown } else { 2 * grown })
-            || asks && free() > self.free_after_trim.saturating_add(grown);
-        heap.then_some(Trim::Heap)
+        let asks = steady && now < LARGE && self.looks.is_multiple_of(ASK);
+        asks && free() > self.free_after_trim.saturating_add(worth(GROWN))
     }
 
-    fn settled(&mut self, now: Resident, free: u64) {
-        *self = Self { after_trim: now, free_after_trim: free, last: now.anonymous, looks: 0 };
+    fn settled(&mut self, now: u64, free: u64) {
+        (self.after_trim, self.free_after_trim, self.last, self.looks) = (now, free, now, 0);
     }
 }
 
 /// What this process has in memory, in bytes (proc(5), status).
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct Resident {
-    /// With the pages of files, such as the program's code.
     all: u64,
     anonymous: u64,
 }
@@ -117,10 +99,6 @@ impl Resident {
     /// What the heap does not use.
     fn free(self) -> u64 {
         self.anonymous.saturating_sub(sampan_memory::heap_in_use())
-    }
-
-    fn least(self, other: Self) -> Self {
-        Self { all: self.all.min(other.all), anonymous: self.anonymous.min(other.anonymous) }
     }
 }
 
@@ -155,44 +133,32 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
-    /// Code that is in memory, in MiB.
-    const CODE: u64 = 10;
-
-    /// Of a process whose heap has this many MiB.
-    fn heap(mib: u64) -> Resident {
-        Resident { all: (mib + CODE) * MIB, anonymous: mib * MIB }
-    }
-
-    impl Size {
-        fn is_worth_a_walk(&mut self, mib: u64, free: impl FnOnce() -> u64) -> bool {
-            self.trim(heap(mib), free).is_some()
-        }
-    }
 
     #[test]
     fn memory_is_given_back_once_it_has_grown_and_grows_no_more() {
         let mut size = Size::default();
-        size.settled(heap(100), 0);
-        assert!(!size.is_worth_a_walk(110, || 0), "not worth it");
-        assert!(!size.is_worth_a_walk(120, || 0), "it grows");
-        assert!(size.is_worth_a_walk(120, || 0));
-        size.settled(heap(110), 0);
-        assert!(!size.is_worth_a_walk(110, || 0), "what is in use is not asked for again and again");
-        assert!(!size.is_worth_a_walk(90, || 0));
-        assert!(!size.is_worth_a_walk(103, || 0));
-        assert!(size.is_worth_a_walk(103, || 0));
+        size.settled(100 * MIB, 0);
+        assert!(!size.is_worth_a_walk(110 * MIB, || 0), "not worth it");
+        assert!(!size.is_worth_a_walk(120 * MIB, || 0), "it grows");
+        assert!(size.is_worth_a_walk(120 * MIB, || 0));
+        size.settled(110 * MIB, 0);
+        assert!(!size.is_worth_a_walk(110 * MIB, || 0), "what is in use is not asked for again and again");
+        assert!(!size.is_worth_a_walk(90 * MIB, || 0));
+        assert!(!size.is_worth_a_walk(103 * MIB, || 0));
+        assert!(size.is_worth_a_walk(103 * MIB, || 0));
     }
 
     #[test]
     fn memory_that_was_in_use_at_the_last_trim_is_given_back_when_it_is_free() {
         let mut size = Size::default();
-        let first =
-            |size: &mut Size, all: u64, free: u64| (1..=2 * ASK).find(|_| size.is_worth_a_walk(all, || free * MIB));
-        size.settled(heap(60), 2 * MIB);
+        let first = |size: &mut Size, all: u64, free: u64| {
+            (1..=2 * ASK).find(|_| size.is_worth_a_walk(all * MIB, || free * MIB))
+        };
+        size.settled(60 * MIB, 2 * MIB);
         assert_eq!(first(&mut size, 60, 9), None, "not worth it");
-        size.settled(heap(60), 2 * MIB);
+        size.settled(60 * MIB, 2 * MIB);
         assert_eq!(first(&mut size, 60, 30), Some(ASK));
-        size.settled(heap(50), 20 * MIB);
+        size.settled(50 * MIB, 20 * MIB);
         assert_eq!(first(&mut size, 50, 20), None, "it lies between blocks in use");
     }
 
@@ -200,7 +166,7 @@ mod tests {
     fn allocator_is_rarely_asked_what_is_free() {
         let asked = |size: u64| {
             let (mut looks, count) = (Size::default(), Cell::new(0));
-            looks.settled(heap(size), 0);
+            looks.settled(size, 0);
             for _ in 0..4 * ASK {
                 let free = || {
                     count.set(count.get() + 1);
@@ -210,62 +176,50 @@ mod tests {
             }
             count.get()
         };
-        assert_eq!((asked(100), asked(LARGE / MIB)), (4, 0), "a walk delays others, most of all in a large process");
+        assert_eq!((asked(100 * MIB), asked(LARGE)), (4, 0), "a walk delays others, most of all in a large process");
     }
 
     #[test]
     fn what_starting_needed_is_given_back_at_the_first_rest() {
         let mut size = Size::at_start();
-        assert!(!size.is_worth_a_walk(15, || 0), "it grows");
-        assert!(size.is_worth_a_walk(15, || 0));
-    }
-
-    #[test]
-    fn code_in_use_is_not_given_back_with_the_heap() {
-        let mut size = Size::default();
-        let before = Resident { all: 30 * MIB, anonymous: 25 * MIB };
-        size.settled(before, 0);
-        let used = Resident { all: 40 * MIB, ..before };
-        assert!((1..REST).all(|_| size.trim(used, || 0).is_none()), "it would be mapped again at once");
-        assert_eq!(size.trim(used, || 0), Some(Trim::All), "at rest");
-        size.settled(before, 0);
-        assert_eq!(size.trim(heap(50), || 0), Some(Trim::Heap));
+        assert!(!size.is_worth_a_walk(15 * MIB, || 0), "it grows");
+        assert!(size.is_worth_a_walk(15 * MIB, || 0));
     }
 
     #[test]
     fn little_is_given_back_at_rest_once_a_minute() {
         let mut size = Size::default();
-        size.settled(heap(10), 0);
+        size.settled(10 * MIB, 0);
         let mut walks = Vec::new();
         for look in 0..100 {
-            if size.is_worth_a_walk(15, || 0) {
-                size.settled(heap(10), 0);
+            if size.is_worth_a_walk(15 * MIB, || 0) {
+                size.settled(10 * MIB, 0);
                 walks.push(look);
             }
         }
         assert_eq!(walks, [29, 59, 89]);
-        size.settled(heap(10), 0);
-        assert!((0..100).all(|_| !size.is_worth_a_walk(13, || 0)), "not worth it");
+        size.settled(10 * MIB, 0);
+        assert!((0..100).all(|_| !size.is_worth_a_walk(13 * MIB, || 0)), "not worth it");
     }
 
     #[test]
     fn large_process_waits_for_a_rest() {
         let mut size = Size::default();
-        size.settled(heap(600), 0);
-        let first = (0..100).find(|_| size.is_worth_a_walk(2_000, || 0));
+        size.settled(600 * MIB, 0);
+        let first = (0..100).find(|_| size.is_worth_a_walk(2_000 * MIB, || 0));
         assert_eq!(first, Some(29));
-        size.settled(heap(1_700), 0);
-        assert!((0..100).all(|_| !size.is_worth_a_walk(2_000, || 0)), "not worth it");
+        size.settled(1_700 * MIB, 0);
+        assert!((0..100).all(|_| !size.is_worth_a_walk(2_000 * MIB, || 0)), "not worth it");
     }
 
     #[test]
     fn memory_is_given_back_while_it_grows_without_end() {
         let mut size = Size::default();
-        size.settled(heap(100), 0);
+        size.settled(100 * MIB, 0);
         let mut walks = 0;
         for now in (110..=600).step_by(10) {
-            if size.is_worth_a_walk(now, || 0) {
-                size.settled(heap(now), 0);
+            if size.is_worth_a_walk(now * MIB, || 0) {
+                size.settled(now * MIB, 0);
                 walks += 1;
             }
         }
