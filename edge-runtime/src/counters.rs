@@ -42,6 +42,10 @@ pub static LINK_RECEIVED_MESSAGES: Counter = Counter::new();
 pub static LINK_SENT_STREAMS: Counter = Counter::new();
 pub static LINK_RECEIVED_STREAMS: Counter = Counter::new();
 
+/// Requests of pods to the API that the link has taken, and not.
+pub static API_REQUESTS: Counter = Counter::new();
+pub static REFUSED_API_REQUESTS: Counter = Counter::new();
+
 /// Commits of the store, also those without a change.
 pub static COMMITS: Counter = Counter::new();
 /// Times that the medium was waited for.
@@ -51,6 +55,7 @@ pub static SYNCS: Counter = Counter::new();
 pub static LOST_MONITOR: Counter = Counter::new();
 pub static LOST_DNS: Counter = Counter::new();
 pub static LOST_DEVICES: Counter = Counter::new();
+pub static LOST_API: Counter = Counter::new();
 /// Process id of the monitor; 0 without one.
 pub static MONITOR_PID: Counter = Counter::new();
 

@@ -71,6 +71,26 @@ impl Paths {
         self.run().join("devices.json")
     }
 
+    /// Socket of the helper for requests of pods to the API.
+    pub fn api_socket(&self) -> PathBuf {
+        self.run().join("api.sock")
+    }
+
+    /// What that helper has counted, for `status`.
+    pub fn api_counters(&self) -> PathBuf {
+        self.run().join("api.json")
+    }
+
+    /// Its certificate, key and cache; only with `local-api`.
+    pub fn api(&self) -> PathBuf {
+        self.state().join("api")
+    }
+
+    /// Its certificate, and behind it that of the authority, which pods trust.
+    pub fn api_certificate(&self) -> PathBuf {
+        self.api().join("cert.pem")
+    }
+
     /// Written by the administrator: `config.yaml`, static pods.
     pub fn config(&self) -> PathBuf {
         self.root.join("etc/edge-runtime")

@@ -1,5 +1,5 @@
 //! Whether the pages of `docs/reference` that people write have every name of the sources, and no other: annotations and
-//! labels, reasons of events, metrics of a node, environment variables, flags of `edge-devices`. Reads both as text.
+//! labels, reasons of events, metrics of a node, environment variables, flags of the helpers. Reads both as text.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -129,15 +129,20 @@ fn every_environment_variable_is_listed() {
 }
 
 #[test]
-fn every_flag_of_the_device_helper_is_listed() {
-    let main = read("edge-runtime/devices/src/main.rs");
-    let flags: Names = main.split("Arg::Long(").skip(1).filter_map(literal).map(|flag| format!("--{flag}")).collect();
-    let listed = listed("edge-runtime.md", Some("edge-devices"));
-    let listed: Names = listed
-        .iter()
-        .filter(|word| word.starts_with("--"))
-        .filter_map(|word| word.split(' ').next())
-        .map(str::to_owned)
-        .collect();
-    assert_eq!(listed, flags, "docs/reference/edge-runtime.md, and the program");
+fn every_flag_of_the_helpers_is_listed() {
+    for (program, main) in
+        [("edge-devices", "edge-runtime/devices/src/main.rs"), ("edge-api", "edge-runtime/api/src/main.rs")]
+    {
+        let flags = read(main);
+        let flags = flags.split("Arg::Long(").skip(1).filter_map(literal);
+        let flags: Names = flags.map(|flag| format!("--{flag}")).collect();
+        let listed = listed("edge-runtime.md", Some(program));
+        let listed: Names = listed
+            .iter()
+            .filter(|word| word.starts_with("--"))
+            .filter_map(|word| word.split(' ').next())
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(listed, flags, "docs/reference/edge-runtime.md, and {program}");
+    }
 }

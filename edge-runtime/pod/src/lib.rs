@@ -17,6 +17,7 @@ pub mod event;
 pub mod extended_resources;
 pub mod hold;
 pub mod id;
+pub mod local_api;
 pub mod notice;
 pub mod pause;
 pub mod ports;

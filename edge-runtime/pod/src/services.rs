@@ -1,8 +1,12 @@
 //! Environment variables that name the Services of a pod's namespace, as every Kubernetes container has them. Pure.
 //! K8s pkg/kubelet/envvars/envvars.go.
 
+use std::net::IpAddr;
+
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::local_api::PORT;
 
 /// Kind of the object in which the bridge sends Services; its name is one of the next two.
 pub const KIND: &str = "ServiceLinks";
@@ -38,8 +42,9 @@ struct Port {
 }
 
 /// Variables of all Services in `all` (of the pod's namespace) and of the API's own; of two Services with one name the
-/// namespace's wins. A missing or malformed object has no variables.
-pub fn variables(all: Option<Value>, api: Option<Value>) -> Vec<(String, String)> {
+/// namespace's wins. A missing or malformed object has no variables. `local`: the local API's address, which takes the
+/// place of both for a pod that uses it.
+pub fn variables(all: Option<Value>, api: Option<Value>, local: Option<IpAddr>) -> Vec<(String, String)> {
     let read = |object: Option<Value>| -> Vec<Link> {
         let links: Option<Links> = object.and_then(|object| serde_json::from_value(object).ok());
         links.unwrap_or_default().services
@@ -47,6 +52,11 @@ pub fn variables(all: Option<Value>, api: Option<Value>) -> Vec<(String, String)
     let mut links = read(all);
     let api: Vec<Link> = read(api).into_iter().filter(|link| links.iter().all(|own| own.name != link.name)).collect();
     links.extend(api);
+    if let Some(local) = local {
+        links.retain(|link| link.name != API);
+        let port = Port { port: PORT, name: "https".to_owned(), protocol: String::new() };
+        links.push(Link { name: API.to_owned(), cluster_ip: local.to_string(), ports: vec![port] });
+    }
     links.sort_by(|a, b| a.name.cmp(&b.name));
     links.iter().flat_map(of_service).collect()
 }
@@ -92,7 +102,7 @@ mod tests {
         let all = json!({"kind": KIND, "services": [{"name": "my-web", "clusterIP": "10.0.0.7",
             "ports": [{"port": 80, "name": "http-alt"}, {"port": 53, "protocol": "UDP"}]}]});
         let vars: Vec<String> =
-            variables(Some(all), None).iter().map(|(name, value)| format!("{name}={value}")).collect();
+            variables(Some(all), None, None).iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
             vars,
             [
@@ -120,8 +130,29 @@ mod tests {
         };
         let host =
             |vars: Vec<(String, String)>| vars.into_iter().find(|(n, _)| n == "KUBERNETES_SERVICE_HOST").unwrap().1;
-        assert_eq!(host(variables(link("10.0.0.9"), link("10.0.0.1"))), "10.0.0.9");
-        assert_eq!(host(variables(None, link("fd00::1"))), "fd00::1");
-        assert!(variables(Some(json!({"services": 3})), None).is_empty());
+        assert_eq!(host(variables(link("10.0.0.9"), link("10.0.0.1"), None)), "10.0.0.9");
+        assert_eq!(host(variables(None, link("fd00::1"), None)), "fd00::1");
+        assert!(variables(Some(json!({"services": 3})), None, None).is_empty());
+    }
+
+    #[test]
+    fn local_api_takes_the_place_of_the_clusters() {
+        let link = |name: &str| {
+            Some(json!({"services": [
+            {"name": name, "clusterIP": "10.0.0.1", "ports": [{"port": 443, "name": "https"}]}]}))
+        };
+        let api = |all, api, local: &str| {
+            let vars = variables(all, api, Some(local.parse().unwrap())).into_iter();
+            vars.filter(|(name, _)| name.starts_with("KUBERNETES_SERVICE_"))
+                .map(|(_, value)| value)
+                .collect::<Vec<String>>()
+        };
+        let wanted = ["10.85.0.1", "6443", "6443"];
+        assert_eq!(api(None, link("kubernetes"), "10.85.0.1"), wanted);
+        assert_eq!(api(link("kubernetes"), link("kubernetes"), "10.85.0.1"), wanted, "in namespace default");
+        assert_eq!(api(None, None, "10.85.0.1"), wanted, "the bridge has sent no Service yet");
+        assert_eq!(api(None, None, "fd00::1"), ["fd00::1", "6443", "6443"]);
+        let web = variables(link("web"), None, "::1".parse().ok());
+        assert_eq!(web.iter().filter(|(name, _)| name.starts_with("WEB_")).count(), 8, "others stay");
     }
 }

@@ -10,6 +10,7 @@ use super::devices::{DeviceFile, Handler};
 use super::error::ConfigError;
 use super::eviction::EvictionFile;
 use super::images::ImagesConfig;
+use super::local_api::LocalApiConfig;
 use super::logs::LogConfig;
 use super::metrics::MetricsConfig;
 use super::network::NetworkFile;
@@ -51,6 +52,7 @@ pub struct ConfigFile {
     pub pull: PullConfig,
     pub proxy: Proxy,
     pub services: ServicesConfig,
+    pub local_api: LocalApiConfig,
     pub shutdown: ShutdownConfig,
     pub upgrade: UpgradeConfig,
 }

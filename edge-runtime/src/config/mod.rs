@@ -8,6 +8,7 @@ mod eviction;
 mod file;
 mod images;
 mod lenient;
+mod local_api;
 mod logs;
 mod metrics;
 mod network;
@@ -30,6 +31,7 @@ pub use error::ConfigError;
 pub use eviction::EvictionConfig;
 pub use file::ConfigFile;
 pub use images::ImagesConfig;
+pub use local_api::{Listen, LocalApiConfig};
 pub use logs::LogConfig;
 pub use metrics::MetricsConfig;
 pub use network::{NetworkConfig, NetworkMode, Routes};
@@ -91,6 +93,7 @@ pub struct Config {
     pub pull: PullConfig,
     pub proxy: Proxy,
     pub services: ServicesConfig,
+    pub local_api: LocalApiConfig,
     pub shutdown: ShutdownConfig,
 }
 
@@ -144,6 +147,7 @@ impl Config {
             pull,
             proxy: proxy::checked(file.proxy)?,
             services: file.services.checked()?,
+            local_api: file.local_api.checked()?,
             shutdown: file.shutdown,
         })
     }

@@ -38,7 +38,17 @@ pub static DEVICES: Program = Program {
     lost: &counters::LOST_DEVICES,
 };
 
-pub static ALL: [&Program; 1] = [&DEVICES];
+pub static API: Program = Program {
+    name: "edge-api",
+    label: "api",
+    called: "edge-api",
+    version: sampan_api_control::VERSION,
+    max_line: sampan_api_control::MAX_LINE,
+    socket: Paths::api_socket,
+    lost: &counters::LOST_API,
+};
+
+pub static ALL: [&Program; 2] = [&DEVICES, &API];
 
 impl Program {
     /// Returns the path of the program: beside the daemon's, also when that was replaced while it runs.
@@ -78,5 +88,9 @@ mod tests {
         assert_eq!(line(&ToHelper::Ping {}), PING);
         assert_eq!(line(&ToHelper::End {}), END);
         assert!(check_greeting(&line(&FromHelper::Hello { version: DEVICES.version }), DEVICES.version).is_ok());
+        assert_eq!(line(&sampan_api_control::ToHelper::Ping {}), PING);
+        assert_eq!(line(&sampan_api_control::ToHelper::End {}), END);
+        let hello = sampan_api_control::FromHelper::Hello { version: API.version };
+        assert!(check_greeting(&line(&hello), API.version).is_ok());
     }
 }

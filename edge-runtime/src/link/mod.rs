@@ -32,7 +32,9 @@ pub mod tls;
 use crate::net::proxy::Proxy;
 use crate::paths::Paths;
 use edge_protocol::edge::{Change, EdgeFacts, EdgeSession, WindowFull};
-use edge_protocol::message::{DeviceRefusal, ObjectKey, RenewAnswer, Report, StreamId, TokenAnswer, TokenRequest};
+use edge_protocol::message::{
+    ApiRequest, DeviceRefusal, ObjectKey, RenewAnswer, Report, StreamId, TokenAnswer, TokenRequest,
+};
 use edge_protocol::stream::{StreamError, StreamEvent};
 use edge_protocol::version::{IdentityTerms, RefuseReason, Welcome};
 use identity::Identity;
@@ -180,6 +182,22 @@ impl LinkHandle {
 
     pub fn is_connected(&self) -> bool {
         self.shared.session.borrow().as_ref().is_some_and(EdgeSession::is_welcome)
+    }
+
+    /// Whether the bridge passes requests of pods on to the API.
+    pub fn passes_api(&self) -> bool {
+        self.shared.session.borrow().as_ref().is_some_and(EdgeSession::passes_api)
+    }
+
+    /// Sends a pod's request to the API. Its stream is one of [`LinkEvent::Stream`].
+    ///
+    /// # Errors
+    /// Why it cannot be sent: no connection, or what the session has against it.
+    pub fn open_api(&self, request: ApiRequest) -> Result<StreamId, String> {
+        let open = |session: &mut EdgeSession| {
+            session.is_welcome().then(|| session.open_api(request).map_err(|error| error.to_string()))
+        };
+        self.with(open).flatten().unwrap_or_else(|| Err("there is no link to the bridge".to_owned()))
     }
 
     /// Bytes that [`stream_send`](Self::stream_send) takes now; 0 for a stream that is over.

@@ -12,12 +12,24 @@ use super::{NetError, sysctl};
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 20, 10));
 /// Address for pods without IPv4, from a unique local prefix of this project (RFC 4193).
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd73, 0x616d, 0x7061, 0x6e00, 0, 0, 0, 0x53));
+/// Where pods reach the API, beside the two: [`crate::pod::local_api`].
+const API_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 20, 11));
+const API_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd73, 0x616d, 0x7061, 0x6e00, 0, 0, 0, 0x64));
 /// Kernel limit of a link's name (`IFNAMSIZ` without its zero).
 const NAME_LIMIT: usize = 15;
 
 /// Where a pod with these addresses asks.
 pub fn address_for(ips: &[IpAddr]) -> IpAddr {
-    if !ips.is_empty() && ips.iter().all(IpAddr::is_ipv6) { V6 } else { V4 }
+    if is_without_v4(ips) { V6 } else { V4 }
+}
+
+/// Where a pod with these addresses reaches the API.
+pub fn api_address_for(ips: &[IpAddr]) -> IpAddr {
+    if is_without_v4(ips) { API_V6 } else { API_V4 }
+}
+
+fn is_without_v4(ips: &[IpAddr]) -> bool {
+    !ips.is_empty() && ips.iter().all(IpAddr::is_ipv6)
 }
 
 const HARDWARE: [u8; 6] = [0x0a, 0x58, 169, 254, 20, 10];
@@ -39,6 +51,18 @@ fn name(bridge: &str) -> String {
 /// # Errors
 /// The kernel refuses.
 pub fn ensure(bridge: &str) -> Result<Vec<IpAddr>, NetError> {
+    ensure_at(bridge, V4, V6)
+}
+
+/// The same for the addresses of the local API.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn ensure_api(bridge: &str) -> Result<Vec<IpAddr>, NetError> {
+    ensure_at(bridge, API_V4, API_V6)
+}
+
+fn ensure_at(bridge: &str, v4: IpAddr, v6: IpAddr) -> Result<Vec<IpAddr>, NetError> {
     let name = name(bridge);
     let failed = |action| {
         let object = format!("link {name}");
@@ -64,12 +88,12 @@ pub fn ensure(bridge: &str) -> Result<Vec<IpAddr>, NetError> {
     if !found.up {
         link::set_up(&mut socket, found.index).map_err(failed("set up"))?;
     }
-    address::add(&mut socket, found.index, V4, 32).map_err(failed("set address of"))?;
+    address::add(&mut socket, found.index, v4, 32).map_err(failed("set address of"))?;
     if sysctl::without_ipv6().is_some() {
-        return Ok(vec![V4]);
+        return Ok(vec![v4]);
     }
-    address::add(&mut socket, found.index, V6, 128).map_err(failed("set address of"))?;
-    Ok(vec![V4, V6])
+    address::add(&mut socket, found.index, v6, 128).map_err(failed("set address of"))?;
+    Ok(vec![v4, v6])
 }
 
 /// Deletes the link, if it exists.
@@ -97,6 +121,9 @@ mod tests {
         assert_eq!(address_for(&ips(&["10.0.0.2", "fd00::2"])), V4);
         assert_eq!(address_for(&ips(&["fd00::2"])), V6);
         assert_eq!(address_for(&[]), V4);
+        assert_eq!(api_address_for(&ips(&["10.0.0.2", "fd00::2"])), API_V4);
+        assert_eq!(api_address_for(&ips(&["fd00::2"])), API_V6);
+        assert_eq!(api_address_for(&[]), API_V4, "on the node's own network");
     }
 
     #[test]
@@ -111,6 +138,8 @@ mod tests {
             assert!(ensure(bridge).unwrap().contains(&V4));
             assert!(ensure(bridge).unwrap().contains(&V4));
             assert!(std::net::UdpSocket::bind((V4, 53)).is_ok());
+            assert!(ensure_api(bridge).unwrap().contains(&API_V4));
+            assert!(std::net::TcpListener::bind((API_V4, 6443)).is_ok());
             let mut socket = Socket::open().unwrap();
             assert!(is_ours(&link::named(&mut socket, "dns-smp-0123456").unwrap()));
             remove(bridge).unwrap();

@@ -63,6 +63,7 @@ impl Bench {
             orders: Default::default(),
             dns: Default::default(),
             devices: Default::default(),
+            local_api: Default::default(),
             hooks: Default::default(),
             pulls: Default::default(),
             tokens: Default::default(),

@@ -22,6 +22,7 @@ use crate::link::LinkHandle;
 use crate::paths::Paths;
 use crate::pod::clock::Mono;
 use crate::pod::event::PodEvent;
+use crate::pod::local_api;
 use crate::pod::spec::termination_grace_s;
 use crate::pod::status::HostFacts;
 use crate::store::Store;
@@ -40,6 +41,8 @@ pub(super) struct Context {
     pub(super) resumed: bool,
     pub(super) host: HostFacts,
     pub(super) link: Option<LinkHandle>,
+    /// What pods trust for the local API, as a string of PEM.
+    pub(super) api_certificate: Option<Value>,
     pub(super) outgoing: Outgoing,
     pub(super) acknowledged: Acknowledged,
     pub(super) correlator: EventCorrelator,
@@ -108,7 +111,10 @@ impl Context {
 
     /// What volumes and environments are made from, see [`Store::lookup`].
     pub(super) fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
-        self.store.lookup(kind, namespace, name)
+        match kind {
+            local_api::KIND => self.api_certificate.clone(),
+            _ => self.store.lookup(kind, namespace, name),
+        }
     }
 
     /// Returns [`Context::object`] as a function.
@@ -147,6 +153,7 @@ impl Context {
             resumed: true,
             host: HostFacts::default(),
             link: None,
+            api_certificate: None,
             outgoing: Outgoing::default(),
             acknowledged: Acknowledged::default(),
             correlator: EventCorrelator::default(),

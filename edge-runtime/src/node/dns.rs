@@ -132,7 +132,10 @@ impl Dns {
     fn look(&mut self, cx: &Context) {
         if !std::mem::replace(&mut self.looked, true) && !cx.config.services.has_dns() {
             client::end(&cx.paths.dns());
-            if let Err(error) = dns_link::remove(&cx.config.network.bridge) {
+            // The local API may have addresses on it.
+            if !cx.config.local_api.is_on()
+                && let Err(error) = dns_link::remove(&cx.config.network.bridge)
+            {
                 log::warn!("{error}");
             }
         }

@@ -34,6 +34,7 @@ impl Node {
                 self.cx.look_now();
                 self.dns.connected(&mut self.services, &welcome.features);
                 self.devices.connected(&mut self.cx, &welcome.features)?;
+                self.local_api.connected(&self.cx);
                 self.static_pods.connected();
                 self.static_pods.ask_for_mirrors(&mut self.cx)?;
             }
@@ -45,6 +46,7 @@ impl Node {
                 self.tokens.disconnected();
                 self.services.names_changed();
                 self.devices.disconnected();
+                self.local_api.disconnected(&self.cx);
             }
             LinkEvent::DevicesAcked { batch, refused } => self.devices.acked(batch, refused),
             LinkEvent::MessagesAcked(ids) => self.devices.messages.acked(&mut self.cx, &ids)?,
@@ -86,7 +88,7 @@ impl Node {
                 policies: self.cx.config.network.policies,
                 devices: self.cx.config.device_twin.is_some(),
                 rules: self.cx.config.device_twin.is_some(),
-                api: false,
+                api: self.cx.config.local_api.is_on(),
             },
             interests,
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())
@@ -95,6 +97,7 @@ impl Node {
     }
 
     fn take_stream(&mut self, event: StreamEvent) {
+        let Some(event) = self.local_api.take(event) else { return };
         let backend = Backend {
             cx: &self.cx,
             cgroups: &self.launch.base.cgroups,

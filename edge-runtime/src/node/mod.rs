@@ -18,6 +18,7 @@
 //! | `kernel_rules` | reaction to changes of the kernel's rules by other programs |
 //! | `policies` | the pods that NetworkPolicies select here, and when to update the kernel |
 //! | `devices` | the helper for devices: messages to it and from it |
+//! | `local_api` | the helper for requests of pods to the API: messages to it, and its streams |
 //! | `orders` | fleet jobs: their helper, and their progress |
 //! | `dns` | the helper that answers pods' DNS queries |
 //! | `monitor_events` | events from the monitor |
@@ -74,6 +75,7 @@ mod image_gc;
 mod images;
 mod kernel_rules;
 mod link_events;
+mod local_api;
 mod metrics;
 mod monitor_events;
 mod neighbours;
@@ -118,6 +120,7 @@ use host_watch::HostWatch;
 use idle::Idle;
 use image_gc::ImageGc;
 use kernel_rules::state::KernelRules;
+use local_api::LocalApi;
 use neighbours::state::Neighbours;
 use network::connecting::Connecting;
 use network::host_ports::HostPorts;
@@ -151,6 +154,7 @@ pub struct Node {
     policies: Policies,
     dns: Dns,
     devices: Devices,
+    local_api: LocalApi,
     orders: Orders,
     probes: Probes,
     hooks: Hooks,

@@ -102,6 +102,8 @@ impl Node {
         if key.kind == "Pod" {
             self.static_pods.mirror_gone(&mut self.cx, uid)?;
             self.cx.pod_gone(uid);
+            // Its token is void from now on, and not after the turns of others.
+            self.local_api.look_at_pod(&self.cx, &self.tokens, uid);
         } else if key.kind != services::KIND
             && !self.services.take(&self.cx, key)
             && !self.neighbours.take(&self.cx, key)
@@ -132,6 +134,9 @@ impl Node {
     /// Stores the tokens that the last news had, and gives them to their pods.
     pub(super) fn keep_tokens(&mut self) -> Result<(), StoreError> {
         for uid in self.tokens.keep(&mut self.cx)? {
+            // A pod may use a token as soon as it can read it.
+            self.local_api.look_at_pod(&self.cx, &self.tokens, &uid);
+            self.local_api.step();
             self.refresh_volumes(&uid);
         }
         Ok(())

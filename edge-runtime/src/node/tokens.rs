@@ -69,6 +69,13 @@ impl Tokens {
         self.waiting.remove(uid);
     }
 
+    /// Tokens of a pod that are for the API itself.
+    pub(super) fn of_the_api(&self, uid: &str) -> impl Iterator<Item = &str> {
+        let all = self.slots.get(uid).into_iter().flat_map(VecMap::iter);
+        let of_the_api = all.filter(|(wanted, _)| wanted.audience.is_empty());
+        of_the_api.filter_map(|(_, slot)| slot.held.as_ref()).map(|held| held.token.as_str())
+    }
+
     fn lacking(&self, uid: &str) -> impl Iterator<Item = &Slot> {
         self.slots.get(uid).into_iter().flat_map(VecMap::values).filter(|slot| slot.held.is_none())
     }

@@ -34,6 +34,7 @@ impl Node {
         self.settle(uid)?;
         self.services.look_at_pod(&self.cx, &self.launch, uid);
         self.policies.look_at_pod(&self.cx, &self.launch, uid);
+        self.local_api.look_at_pod(&self.cx, &self.tokens, uid);
         self.idle.disturb(now);
         self.send_reports(now);
         Ok(())

@@ -19,6 +19,8 @@ pub struct VolumeContext<'a> {
     pub pod: &'a Pod,
     pub objects: ObjectLookup<'a>,
     pub facts: &'a DownwardFacts,
+    /// The pod uses the local API, and has to trust its certificate.
+    pub uses_local_api: bool,
 }
 
 impl<'a> VolumeContext<'a> {

@@ -10,6 +10,12 @@ pub enum VolumeError {
     /// Cured by the token's arrival: wait and try again. Why it is missing is the node's to add.
     #[error("MountVolume.SetUp failed for volume {volume:?} : failed to fetch token")]
     MissingToken { volume: String },
+    /// Cured by the start of the helper for the API: wait and try again.
+    #[error(
+        "MountVolume.SetUp failed for volume {volume:?} : the local API has no certificate yet: edge-api has not started \
+         on this node"
+    )]
+    MissingCertificate { volume: String },
     /// Cured by the object's arrival: wait and try again.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {} {name:?} not found", kind.to_ascii_lowercase())]
     Missing { volume: String, kind: &'static str, name: String },
@@ -71,7 +77,11 @@ impl VolumeError {
     pub fn is_missing(&self) -> bool {
         matches!(
             self,
-            Self::Missing { .. } | Self::MissingKey { .. } | Self::MissingToken { .. } | Self::Withheld { .. }
+            Self::Missing { .. }
+                | Self::MissingKey { .. }
+                | Self::MissingToken { .. }
+                | Self::MissingCertificate { .. }
+                | Self::Withheld { .. }
         )
     }
 }

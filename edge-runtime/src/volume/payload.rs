@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::context::VolumeContext;
 use super::downward;
 use super::error::VolumeError;
+use crate::pod::local_api;
 use crate::pod::token::{self, Wanted};
 use crate::store::secrets;
 use crate::sys::sort::sort_by;
@@ -39,17 +40,18 @@ pub(super) fn of_volume(ctx: &VolumeContext<'_>, volume: &Volume) -> Option<Resu
     let mut collector = Collector { ctx, volume: &volume.name, mode: DEFAULT_MODE, files: Vec::new() };
     let result = if let Some(source) = &volume.config_map {
         collector.mode = source.default_mode.unwrap_or(DEFAULT_MODE);
-        collector.object("ConfigMap", &source.name, source.items.as_deref(), source.optional)
+        collector.object("ConfigMap", &source.name, source.items.as_deref(), source.optional, false)
     } else if let Some(source) = &volume.secret {
         collector.mode = source.default_mode.unwrap_or(DEFAULT_MODE);
         let name = source.secret_name.as_deref().unwrap_or_default();
-        collector.object("Secret", name, source.items.as_deref(), source.optional)
+        collector.object("Secret", name, source.items.as_deref(), source.optional, false)
     } else if let Some(source) = &volume.downward_api {
         collector.mode = source.default_mode.unwrap_or(DEFAULT_MODE);
         collector.downward(source.items.as_deref().unwrap_or_default())
     } else if let Some(source) = &volume.projected {
         collector.mode = source.default_mode.unwrap_or(DEFAULT_MODE);
-        source.sources.iter().flatten().try_for_each(|source| collector.projection(source))
+        let sources = source.sources.as_deref().unwrap_or_default();
+        sources.iter().try_for_each(|source| collector.projection(source, sources))
     } else {
         return None;
     };
@@ -78,11 +80,13 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    fn projection(&mut self, source: &VolumeProjection) -> Result<(), VolumeError> {
+    /// `all`: the sources of the volume, this one included.
+    fn projection(&mut self, source: &VolumeProjection, all: &[VolumeProjection]) -> Result<(), VolumeError> {
+        let is_root_ca = self.ctx.uses_local_api && local_api::is_root_ca(source, all);
         let unsupported = if let Some(source) = &source.config_map {
-            return self.object("ConfigMap", &source.name, source.items.as_deref(), source.optional);
+            return self.object("ConfigMap", &source.name, source.items.as_deref(), source.optional, is_root_ca);
         } else if let Some(source) = &source.secret {
-            return self.object("Secret", &source.name, source.items.as_deref(), source.optional);
+            return self.object("Secret", &source.name, source.items.as_deref(), source.optional, false);
         } else if let Some(source) = &source.downward_api {
             return self.downward(source.items.as_deref().unwrap_or_default());
         } else if let Some(source) = &source.service_account_token {
@@ -97,12 +101,14 @@ impl Collector<'_> {
         Err(VolumeError::NotSupported { volume: self.volume.to_string(), source_type: unsupported.to_string() })
     }
 
+    /// `is_root_ca`: the certificate of the local API is added to the cluster's.
     fn object(
         &mut self,
         kind: &'static str,
         name: &str,
         items: Option<&[KeyToPath]>,
         optional: Option<bool>,
+        is_root_ca: bool,
     ) -> Result<(), VolumeError> {
         let optional = optional.unwrap_or(false);
         let namespace = self.ctx.pod.metadata.namespace.as_deref().unwrap_or("default");
@@ -117,6 +123,13 @@ impl Collector<'_> {
             return Err(VolumeError::Withheld { volume: self.volume.to_string(), problem: secrets::withheld(name) });
         }
         let mut data = self.data(kind, name, &object)?;
+        if is_root_ca && let Some(trusted) = data.get_mut(local_api::ROOT_CA_KEY) {
+            let own = (self.ctx.objects)(local_api::KIND, "", "");
+            let missing = || VolumeError::MissingCertificate { volume: self.volume.to_string() };
+            let own = own.as_ref().and_then(Value::as_str).ok_or_else(missing)?;
+            trusted.extend_from_slice(if trusted.ends_with(b"\n") { b"" } else { b"\n" });
+            trusted.extend_from_slice(own.as_bytes());
+        }
         let Some(items) = items.filter(|items| !items.is_empty()) else {
             return data.into_iter().try_for_each(|(key, data)| self.add(&key, data, None));
         };

@@ -60,7 +60,14 @@ impl Bench {
         let objects = |kind: &str, namespace: &str, name: &str| {
             self.objects.borrow().get(&format!("{kind}/{namespace}/{name}")).cloned()
         };
-        work(&VolumeContext { paths: &self.paths, pod: &self.pod, objects: &objects, facts: &self.facts })
+        let uses_local_api = crate::pod::local_api::is_used(&self.pod, false);
+        work(&VolumeContext {
+            paths: &self.paths,
+            pod: &self.pod,
+            objects: &objects,
+            facts: &self.facts,
+            uses_local_api,
+        })
     }
 
     fn setup(&self) -> Result<BTreeMap<String, VolumeHostPath>, VolumeError> {
@@ -189,6 +196,39 @@ fn unsupported_volume_is_named() {
         assert!(matches!(error, VolumeError::NotSupported { .. }), "{error}");
         let text = error.to_string();
         assert!(text.contains(name) && text.ends_with("is not supported by this node"), "{text}");
+    }
+}
+
+#[test]
+fn pod_of_the_local_api_trusts_its_certificate() {
+    let sources = |with_token: bool| {
+        let token = json!({"serviceAccountToken": {"path": "token"}});
+        let ca = json!({"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}});
+        json!({"volumes": [{"name": "t", "projected": {"sources": if with_token { vec![token, ca] } else { vec![ca] }}}]})
+    };
+    let own = "LocalApiCertificate//";
+    for (annotation, with_token, wanted) in
+        [(true, true, Some("CA\nOWN\n")), (true, false, Some("CA")), (false, true, Some("CA")), (true, true, None)]
+    {
+        let Some(mut bench) = Bench::new(sources(with_token)) else { return };
+        bench.put("ConfigMap", "kube-root-ca.crt", json!({"data": {"ca.crt": "CA"}}));
+        bench.objects.borrow_mut().insert("ServiceAccountToken/u1/3600/".into(), json!({"token": "t"}));
+        if annotation {
+            let annotations = [("sampan.dev/local-api".to_owned(), "true".to_owned())];
+            bench.pod.metadata.annotations = Some(annotations.into());
+        }
+        let Some(wanted) = wanted else {
+            let error = bench.setup().unwrap_err();
+            assert!(error.is_missing() && error.to_string().contains("edge-api has not started"), "{error}");
+            continue;
+        };
+        bench.objects.borrow_mut().insert(own.into(), json!("OWN\n"));
+        let dir = bench.setup().unwrap()["t"].path.clone();
+        assert_eq!(fs::read_to_string(dir.join("ca.crt")).unwrap(), wanted, "{annotation} {with_token}");
+        bench.objects.borrow_mut().insert(own.into(), json!("OTHER\n"));
+        let changes = bench.with(update).unwrap();
+        assert_eq!(!changes.is_empty(), wanted.contains("OWN"), "{annotation} {with_token}");
+        teardown(&bench.paths, "u1").unwrap();
     }
 }
 

@@ -26,7 +26,9 @@ pub(crate) use areas::board::degrees;
 pub(crate) use areas::daemon::{get as ask_daemon, pid as daemon_pid};
 pub(crate) use areas::disk::worn;
 pub(crate) use areas::limits::{load, meminfo};
-use areas::{board, cgroups, clock, config, daemon, disk, kernel, limits, link, network, proxy, runtime, unit};
+use areas::{
+    board, cgroups, clock, config, daemon, disk, kernel, limits, link, local_api, network, proxy, runtime, unit,
+};
 use finding::{Finding, Severity, worst};
 use host::Host;
 
@@ -89,6 +91,7 @@ pub(crate) fn examine(paths: &Paths, which: Which<'_>) -> Vec<Finding> {
     if matches!(which, Which::All) {
         all.extend(link::judge(&link::look(&host, daemon)));
         all.extend(proxy::judge(&proxy::look(&host, daemon)));
+        all.extend(local_api::judge(&local_api::look(&host, &bridges)));
         all.extend(unit::judge(&unit::look(&host)));
         all.extend(daemon::judge(&daemon::look(&host)));
     }

@@ -1,5 +1,7 @@
 //! `edge-runtime status`: the node and its link, from the store and the link's file, while the daemon runs or not.
 
+use std::path::Path;
+
 use edge_runtime::cli::verb::{Given, Operands, Verb};
 use edge_runtime::cli::{CliError, is_free};
 use edge_runtime::link::identity::Identity;
@@ -48,7 +50,8 @@ fn run(given: Given) -> Result<(), CliError> {
         "queuedReports": reports,
         "queuedBytes": bytes,
         "pulls": pulls::values(&pulls),
-        "devices": devices(&paths),
+        "devices": counted(&paths.devices(), &paths.device_counters()),
+        "localApi": counted(&paths.api_socket(), &paths.api_counters()),
     });
     form.print(
         &view,
@@ -64,10 +67,10 @@ fn trial(paths: &Paths) -> Value {
     state["trial"].clone()
 }
 
-/// Counters of the helper for devices; null without a helper.
-fn devices(paths: &Paths) -> Value {
-    let runs = paths.devices().exists();
-    let text = std::fs::read(paths.device_counters()).ok().filter(|_| runs);
+/// Counters that a helper has sent to the daemon; null without a helper.
+fn counted(socket: &Path, counters: &Path) -> Value {
+    let runs = socket.exists();
+    let text = std::fs::read(counters).ok().filter(|_| runs);
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
@@ -121,11 +124,10 @@ fn rows(view: &Value, pulls: &[String]) -> String {
         format!("{:<11} {}/{}: {}\n", "held", text(&hold["namespace"]), text(&hold["pod"]), text(&hold["message"]))
     });
     let rows = rows.map(|(name, value)| format!("{name:<11} {value}\n")).into_iter();
-    let text = rows.chain(held).chain(pulls).collect::<String>();
-    match view["devices"]["text"].as_str() {
-        Some(devices) => format!("{text}{:<11} {devices}\n", "devices"),
-        None => text,
-    }
+    let helpers = [("devices", "devices"), ("local API", "localApi")];
+    let helpers = helpers.into_iter().filter_map(|(name, key)| Some((name, view[key]["text"].as_str()?)));
+    let helpers = helpers.map(|(name, counters)| format!("{name:<11} {counters}\n"));
+    rows.chain(held).chain(pulls).chain(helpers).collect()
 }
 
 #[cfg(test)]
@@ -144,6 +146,12 @@ mod tests {
             shown.contains("\nversion     0.1.0 (on trial") && shown.ends_with("\npulling     web:1: layer 1 of 2\n"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn status_has_counters_of_helpers_that_run() {
+        let shown = rows(&json!({"localApi": {"text": "3 pods"}}), &[]);
+        assert!(shown.ends_with("\nlocal API   3 pods\n") && !shown.contains("devices"), "{shown}");
     }
 
     #[test]

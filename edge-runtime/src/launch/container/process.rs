@@ -15,7 +15,7 @@ use crate::pod::services;
 use crate::pod::spec::namespace;
 use crate::store::image_record::ImageRecord;
 use crate::store::secrets;
-use crate::volume::{DownwardFacts, downward};
+use crate::volume::downward;
 
 pub(super) struct Process {
     pub(super) argv: Vec<String>,
@@ -32,7 +32,7 @@ pub(super) fn of(
     image: &ImageRecord,
     objects: Objects<'_>,
 ) -> Result<Process, ContainerError> {
-    let environment = environment(pod, container, &sandbox.facts, objects)?;
+    let environment = environment(sandbox, pod, container, objects)?;
     let has_terminal = container.tty.unwrap_or(false);
     let mut env = variables::merged(&sandbox.host_name, has_terminal, &image.config.env, &environment.vars);
     if hold::stop_lock(pod).is_some() && env.iter().all(|(name, _)| name != hold::LOCK_VARIABLE) {
@@ -53,15 +53,17 @@ pub(super) fn of(
 }
 
 fn environment(
+    sandbox: &Sandbox,
     pod: &Pod,
     container: &Container,
-    facts: &DownwardFacts,
     objects: Objects<'_>,
 ) -> Result<Environment, ContainerError> {
+    let facts = &sandbox.facts;
     let typed = |kind: &str, name: &str| objects(kind, namespace(pod), name);
     let all = pod.spec.as_ref().and_then(|spec| spec.enable_service_links).unwrap_or(true);
     let all = all.then(|| typed(services::KIND, services::ALL)).flatten();
-    let services = services::variables(all, objects(services::KIND, services::API_NAMESPACE, services::API));
+    let api = objects(services::KIND, services::API_NAMESPACE, services::API);
+    let services = services::variables(all, api, sandbox.local_api);
     let withheld = Cell::new(None);
     let sources = Sources {
         config_map: &|name| typed("ConfigMap", name).and_then(|value| serde_json::from_value(value).ok()),

@@ -84,6 +84,8 @@ pub struct Sandbox {
     pub(super) prepared: Prepared,
     pub(super) facts: DownwardFacts,
     pub(super) host_name: String,
+    /// Address of the local API, if the pod uses it.
+    pub(super) local_api: Option<IpAddr>,
 }
 
 impl Sandboxes {
@@ -197,7 +199,8 @@ impl Sandboxes {
             self.pod_etc_files(pod, ips)?;
         }
         let prepared = self.prepared.get(uid).cloned().unwrap_or_default();
-        Ok(Sandbox { prepared, facts: self.downward(pod, ips), host_name: self.host_name(pod)? })
+        let (facts, local_api) = (self.downward(pod, ips), self.local_api(pod, ips));
+        Ok(Sandbox { prepared, facts, host_name: self.host_name(pod)?, local_api })
     }
 
     /// Takes the pod away as far as it was prepared. `for_good` also deletes volumes and writable layers.

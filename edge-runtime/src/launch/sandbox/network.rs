@@ -61,6 +61,21 @@ impl Sandboxes {
         }
     }
 
+    /// Where the pod reaches the API, if it uses the local one.
+    pub(super) fn local_api(&self, pod: &Pod, ips: &[IpAddr]) -> Option<IpAddr> {
+        let config = &self.base.config;
+        if !config.local_api.is_used_by(pod) {
+            return None;
+        }
+        if config.network.mode == NetworkMode::Cni || self.teardown.is_attached(uid(pod)) {
+            return Some(dns_link::api_address_for(ips));
+        }
+        let mut gateways = self.teardown.network.settings().subnets.iter().map(|subnet| subnet.gateway());
+        let first = gateways.clone().next();
+        // A pod of one family on a node of both, and one on the node's own network.
+        gateways.find(|gateway| ips.iter().any(|ip| ip.is_ipv4() == gateway.is_ipv4())).or(first)
+    }
+
     pub(super) fn pod_etc_files(&self, pod: &Pod, ips: &[IpAddr]) -> Result<Vec<(&'static str, String)>, SandboxError> {
         let hosts = if host_network(pod) {
             let own = std::fs::read_to_string("/etc/hosts").unwrap_or_default();

@@ -23,7 +23,7 @@ impl Sandboxes {
     /// The pod's folder cannot be made.
     pub fn volume_looks(&self, pod: &Pod, objects: Objects<'_>) -> Result<Vec<Look>, SandboxError> {
         let facts = self.downward(pod, &[]);
-        let looks = volume::look::looks(&VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts });
+        let looks = volume::look::looks(&self.volume_context(pod, objects, &facts));
         if !looks.is_empty() {
             // Completed work is marked there.
             private_dir(&self.base.paths.pod(uid(pod)))?;
@@ -51,8 +51,7 @@ impl Sandboxes {
         namespaces: PodNamespaces,
     ) -> Result<(), SandboxError> {
         let facts = self.downward(pod, ips);
-        let context = VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts };
-        let volumes = volume::setup(&context)?;
+        let volumes = volume::setup(&self.volume_context(pod, objects, &facts))?;
         self.prepared.insert(uid(pod).to_owned(), Prepared { volumes, namespaces });
         Ok(())
     }
@@ -79,6 +78,11 @@ impl Sandboxes {
     /// The files cannot be written.
     pub fn refresh_volumes(&self, pod: &Pod, ips: &[IpAddr], objects: Objects<'_>) -> Result<Vec<String>, VolumeError> {
         let facts = self.downward(pod, ips);
-        volume::update(&VolumeContext { paths: &self.base.paths, pod, objects, facts: &facts })
+        volume::update(&self.volume_context(pod, objects, &facts))
+    }
+
+    fn volume_context<'a>(&'a self, pod: &'a Pod, objects: Objects<'a>, facts: &'a DownwardFacts) -> VolumeContext<'a> {
+        let uses_local_api = self.base.config.local_api.is_used_by(pod);
+        VolumeContext { paths: &self.base.paths, pod, objects, facts, uses_local_api }
     }
 }

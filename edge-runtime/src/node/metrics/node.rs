@@ -134,6 +134,10 @@ fn helpers(text: &mut Text) {
     for (name, lost) in own.into_iter().chain(programs) {
         text.sample(&[("helper", name)], lost.get().into());
     }
+    let help = "Requests of pods to the API that the link has taken.";
+    count(text, "sampan_node_api_requests_total", help, &counters::API_REQUESTS);
+    let help = "Requests of pods to the API that the link has not taken.";
+    count(text, "sampan_node_api_request_errors_total", help, &counters::REFUSED_API_REQUESTS);
 }
 
 /// The loop, and conditions of the Node object.

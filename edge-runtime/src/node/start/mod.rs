@@ -86,6 +86,7 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
                 node.listed()?;
             }
         }
+        node.local_api.start(&mut node.cx, &node.launch);
         node.tell_skipped()?;
         node.notify.ready();
         let end = node.run(&sources).await?;

@@ -89,6 +89,27 @@ fn no_resolver_and_a_port_that_is_taken() {
 }
 
 #[test]
+fn local_api_without_its_helper_or_its_port() {
+    if !can_run() {
+        return;
+    }
+    let cluster = Cluster::start("portless");
+    let node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
+    let stage =
+        Stage::new().configure("local-api: {listen: gateway}\nnetwork: {mode: builtin, subnet: 10.85.0.0/24}\n");
+    let (from, to) = (node.root().join("var/lib/edge-runtime/identity"), stage.root().join("var/lib/edge-runtime"));
+    let script = "IO::Socket::INET->new(Listen => 1, LocalAddr => \"10.85.0.1:6443\") or die; sleep 60";
+    let stage = stage
+        .run(&format!("mkdir -p {to}; cp -r {from} {to}", from = from.display(), to = to.display()))
+        .run("ip addr add 10.85.0.1/32 dev lo")
+        .run(&format!("perl -MIO::Socket::INET -e '$s = {script}' &"))
+        .run("for i in {1..200}; do ss -ltn | grep -q :6443 && break; sleep 0.05; done");
+    let found = stage.examined();
+    assert_provoked(&found, "local-api", "error", "edge-api does not run", "grep edge-api");
+    assert_provoked(&found, "local-api", "error", "another process listens at 10.85.0.1:6443", "ss -ltnp");
+}
+
+#[test]
 fn no_resolver_on_a_node_whose_bridge_has_an_address() {
     if !can_run() {
         return;

@@ -9,6 +9,7 @@ pub(super) mod disk;
 pub(super) mod kernel;
 pub(super) mod limits;
 pub(super) mod link;
+pub(super) mod local_api;
 pub(super) mod network;
 pub(super) mod proxy;
 pub(super) mod runtime;

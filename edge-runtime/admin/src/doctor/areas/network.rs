@@ -104,12 +104,12 @@ fn resolvers(text: &str) -> Vec<String> {
     servers.filter(|word| resolve::server(word).is_some()).map(str::to_owned).collect()
 }
 
-fn is_taken(address: SocketAddr) -> bool {
+pub(super) fn is_taken(address: SocketAddr) -> bool {
     TcpListener::bind(address).is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
 }
 
 /// Whether this process listens at the port; true, too, if this user may not look.
-fn has_port(process: Option<i32>, port: u16) -> bool {
+pub(super) fn has_port(process: Option<i32>, port: u16) -> bool {
     let Some(process) = process.map(|pid| PathBuf::from(format!("/proc/{pid}"))) else { return false };
     let Ok(descriptors) = fs::read_dir(process.join("fd")) else { return true };
     let tables = text(process.join("net/tcp")) + "\n" + &text(process.join("net/tcp6"));

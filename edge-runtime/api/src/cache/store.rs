@@ -1,0 +1,229 @@
+//! The cache: which answers there are, where, and when they are written.
+
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use sampan_sys::files::unless_missing;
+use sampan_sys::vec_map::VecMap;
+
+use super::admit::{MAX_ANSWER, Next};
+use super::answer::{Answer, Page};
+use super::chains::Chains;
+use super::disk::{Disk, account_name};
+use super::evict::evict;
+use crate::pods::{Digest, hex, unhex};
+
+/// Folders of answers: with Secrets, and without.
+const FOLDERS: [&str; 2] = ["cache", "cache-without-secrets"];
+/// Between two writes of one file: flash wears out.
+const WRITES: Duration = Duration::from_secs(600);
+/// Answers at most.
+const MAX_ANSWERS: usize = 512;
+/// Bytes of answers in memory: newer than on disk, or not for it.
+const MEMORY: u64 = 1 << 20;
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// Name of the ServiceAccount's folder.
+    account: String,
+    /// Bytes of the file and of the answer in memory.
+    on_disk: u64,
+    used: u64,
+    /// When this process wrote the file.
+    written: Option<Duration>,
+    /// Of the newest content; none before it was read.
+    digest: Option<Digest>,
+    /// When the API last gave it; 0: as the file says.
+    read_ms: u64,
+    /// Newer than the file, or without one.
+    fresh: Option<Rc<Answer>>,
+    is_secret: bool,
+}
+
+/// All of it is lost without harm.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    disk: Disk,
+    room: u64,
+    secrets_in_memory: bool,
+    entries: VecMap<String, Entry>,
+    chains: Chains,
+    uses: u64,
+}
+
+impl Cache {
+    /// Finds what is on disk. `room`: bytes at most; 0: no cache. Answers that were kept with Secrets are deleted where
+    /// Secrets are to stay in memory: no file tells which ones have any.
+    pub(crate) fn open(folder: &Path, room: u64, secrets_in_memory: bool) -> Self {
+        let (own, other) = if secrets_in_memory { (FOLDERS[1], FOLDERS[0]) } else { (FOLDERS[0], FOLDERS[1]) };
+        if let Err(error) = unless_missing(fs::remove_dir_all(folder.join(other))) {
+            log::warn!("{}: cannot delete: {error}", folder.join(other).display());
+        }
+        let disk = Disk::new(folder.join(own));
+        let mut found = disk.look(if room == 0 { 0 } else { MAX_ANSWERS });
+        found.sort_by_key(|file| file.written);
+        let mut cache =
+            Self { disk, room, secrets_in_memory, entries: VecMap::default(), chains: Chains::default(), uses: 0 };
+        for file in found {
+            cache.uses += 1;
+            let entry = Entry { account: file.account, on_disk: file.size, used: cache.uses, ..Entry::default() };
+            cache.entries.insert(file.key, entry);
+        }
+        cache.make_room();
+        cache
+    }
+
+    pub(crate) const fn is_on(&self) -> bool {
+        self.room > 0
+    }
+
+    /// Bytes of all answers.
+    pub(crate) fn size(&self) -> u64 {
+        self.entries.values().map(Entry::size).sum()
+    }
+
+    pub(crate) fn has(&self, key: &Digest) -> bool {
+        self.entries.contains_key(&hex(key))
+    }
+
+    /// Keeps a page of an answer; the answer counts when all its pages have come. `now` is time since the start of the
+    /// process, `read_ms` the time in milliseconds of the Unix epoch.
+    pub(crate) fn put(
+        &mut self,
+        key: Digest,
+        account: &str,
+        (page, next): (Page, Next),
+        is_secret: bool,
+        (now, read_ms): (Duration, u64),
+    ) {
+        if let Some(pages) = self.chains.add(key, page, next).filter(|_| self.is_on()) {
+            let answer = Answer { account: account.to_owned(), read_ms, pages };
+            self.keep(&key, answer, is_secret, now);
+        }
+    }
+
+    fn keep(&mut self, key: &Digest, answer: Answer, is_secret: bool, now: Duration) {
+        if answer.size() > self.room.min(2 * u64::try_from(MAX_ANSWER).unwrap_or(u64::MAX)) {
+            return self.forget(key, &answer.account);
+        }
+        self.uses += 1;
+        let (used, digest, name) = (self.uses, answer.digest(), hex(key));
+        let entry = self.entries.get_or_default(name.clone());
+        if entry.digest.is_none() && entry.on_disk > 0 {
+            entry.digest = self.disk.read(&answer.account, key).map(|old| old.digest());
+        }
+        entry.account = account_name(&answer.account);
+        (entry.used, entry.read_ms, entry.is_secret) = (used, answer.read_ms, is_secret);
+        if entry.digest == Some(digest) {
+            return;
+        }
+        entry.digest = Some(digest);
+        entry.fresh = Some(Rc::new(answer));
+        self.write(&name, key, now);
+        self.make_room();
+    }
+
+    /// Writes an answer that is newer than its file, if that is due.
+    fn write(&mut self, name: &str, key: &Digest, now: Duration) {
+        let Some(entry) = self.entries.get_mut(name) else { return };
+        let is_due = entry.written.is_none_or(|written| now.saturating_sub(written) >= WRITES);
+        if !is_due || (entry.is_secret && self.secrets_in_memory) {
+            return;
+        }
+        let Some(fresh) = entry.fresh.take() else { return };
+        entry.written = Some(now);
+        match self.disk.write(key, &fresh) {
+            Ok(()) => entry.on_disk = fresh.size(),
+            Err(error) => {
+                log::warn!("cannot keep an answer of the API on disk: {error}; it stays in memory");
+                entry.fresh = Some(fresh);
+            }
+        }
+    }
+
+    /// Writes all that is due: the link is down, or the process ends.
+    pub(crate) fn flush(&mut self, now: Duration) {
+        let names: Vec<String> =
+            self.entries.iter().filter(|(_, entry)| entry.fresh.is_some()).map(|(name, _)| name.clone()).collect();
+        for name in names {
+            if let Some(key) = unhex(&name) {
+                self.write(&name, &key, now);
+            }
+        }
+    }
+
+    /// The newest answer of a path for a ServiceAccount.
+    pub(crate) fn get(&mut self, key: &Digest, account: &str) -> Option<Rc<Answer>> {
+        let name = hex(key);
+        self.uses += 1;
+        let entry = self.entries.get_mut(&name)?;
+        entry.used = self.uses;
+        let read_ms = entry.read_ms;
+        let answer = match &entry.fresh {
+            Some(fresh) => Some(Rc::clone(fresh)),
+            None => self.disk.read(account, key).map(Rc::new),
+        };
+        let Some(answer) = answer.filter(|answer| answer.account == account) else {
+            self.forget(key, account);
+            return None;
+        };
+        // The same was read again since.
+        let is_newer = read_ms > answer.read_ms;
+        Some(if is_newer { Rc::new(Answer { read_ms, ..Answer::clone(&answer) }) } else { answer })
+    }
+
+    /// The API no longer gives this answer.
+    pub(crate) fn forget(&mut self, key: &Digest, account: &str) {
+        if self.entries.remove(&hex(key)).is_some_and(|entry| entry.on_disk > 0) {
+            self.disk.remove(account, key);
+        }
+    }
+
+    /// A ServiceAccount has, or just had, a pod here.
+    pub(crate) fn touch(&self, account: &str) {
+        self.disk.touch(account, SystemTime::now());
+    }
+
+    /// Deletes answers of ServiceAccounts that have had no pod for long.
+    pub(crate) fn forget_accounts<'a>(&mut self, with_pods: impl Iterator<Item = &'a str>) {
+        let with_pods: Vec<String> = with_pods.map(account_name).collect();
+        let has_pods = |account: &str| with_pods.iter().any(|one| one == account);
+        let gone = self.disk.forget(SystemTime::now(), has_pods);
+        self.entries.retain(|_, entry| !gone.contains(&entry.account));
+    }
+
+    fn make_room(&mut self) {
+        // In memory: what has a file falls back to it.
+        let fresh = self
+            .entries
+            .iter()
+            .filter_map(|(name, entry)| entry.fresh.as_ref().map(|fresh| (name.clone(), fresh.size(), entry.used)));
+        for name in evict(fresh, self.room.min(MEMORY)) {
+            if let Some(entry) = self.entries.get_mut(&name) {
+                (entry.fresh, entry.digest, entry.read_ms) = (None, None, 0);
+            }
+        }
+        self.entries.retain(|_, entry| entry.size() > 0);
+        let all = self.entries.iter().map(|(name, entry)| (name.clone(), entry.size(), entry.used));
+        let mut gone = evict(all, self.room);
+        let left = self.entries.iter().filter(|(name, _)| !gone.contains(name));
+        let each: Vec<_> = left.map(|(name, entry)| (name.clone(), 1, entry.used)).collect();
+        gone.extend(evict(each.into_iter(), u64::try_from(MAX_ANSWERS).unwrap_or(u64::MAX)));
+        for name in gone {
+            if let Some(entry) = self.entries.remove(&name).filter(|entry| entry.on_disk > 0) {
+                self.disk.remove_named(&entry.account, &name);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn size(&self) -> u64 {
+        self.on_disk + self.fresh.as_ref().map_or(0, |fresh| fresh.size())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+use super::super::answer::example;
+use super::*;
+use crate::pods::sha256;
+
+const ACCOUNT: &str = "ns/sa";
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn open(folder: &Path) -> Cache {
+    Cache::open(folder, 1 << 20, false)
+}
+
+fn put(cache: &mut Cache, path: &str, body: &[u8], seconds: u64) {
+    let page = example(ACCOUNT, body).pages.remove(0);
+    let secret = path.contains("secrets");
+    cache.put(sha256(path.as_bytes()), ACCOUNT, (page, Next::End), secret, (at(seconds), seconds * 1_000));
+}
+
+fn get(cache: &mut Cache, path: &str) -> Option<(Vec<u8>, u64)> {
+    let answer = cache.get(&sha256(path.as_bytes()), ACCOUNT)?;
+    Some((answer.page("")?.body.clone(), answer.read_ms))
+}
+
+fn files(folder: &Path) -> usize {
+    let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let accounts = FOLDERS.iter().flat_map(|name| inside(&folder.join(name)));
+    accounts.map(|account| inside(&account).count()).sum()
+}
+
+#[test]
+fn answer_outlives_the_process_and_is_nobody_elses() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut cache = open(folder.path());
+    put(&mut cache, "/api/v1/pods", b"{}", 5);
+    let mut again = open(folder.path());
+    assert_eq!(get(&mut again, "/api/v1/pods"), Some((b"{}".to_vec(), 5_000)));
+    assert_eq!(again.get(&sha256(b"/api/v1/pods"), "ns/other"), None);
+    assert_eq!(get(&mut again, "/api/v1/nodes"), None);
+}
+
+#[test]
+fn file_is_written_once_in_ten_minutes_and_only_if_changed() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut cache = open(folder.path());
+    put(&mut cache, "p", b"1", 0);
+    put(&mut cache, "p", b"2", 10);
+    assert_eq!(get(&mut cache, "p"), Some((b"2".to_vec(), 10_000)), "the newest answer");
+    cache.flush(at(20));
+    assert_eq!(get(&mut open(folder.path()), "p"), Some((b"1".to_vec(), 0)), "not yet on disk");
+    cache.flush(at(600));
+    assert_eq!(get(&mut open(folder.path()), "p"), Some((b"2".to_vec(), 10_000)));
+    put(&mut cache, "p", b"2", 2_000);
+    assert_eq!(get(&mut cache, "p"), Some((b"2".to_vec(), 2_000_000)), "read again");
+    assert_eq!(get(&mut open(folder.path()), "p"), Some((b"2".to_vec(), 10_000)), "the same: not written");
+}
+
+#[test]
+fn least_recently_used_answer_goes() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut cache = Cache::open(folder.path(), 3_000, false);
+    for path in ["a", "b", "c"] {
+        put(&mut cache, path, &[1; 600], 0);
+    }
+    assert!(get(&mut cache, "a").is_some());
+    put(&mut cache, "d", &[1; 600], 0);
+    assert!(get(&mut cache, "b").is_none() && get(&mut cache, "a").is_some() && get(&mut cache, "d").is_some());
+    assert_eq!(files(folder.path()), 3);
+    put(&mut cache, "a", &[1; 4_000], 0);
+    assert!(get(&mut cache, "a").is_none(), "an answer larger than all room takes the older one with it");
+}
+
+#[test]
+fn secrets_stay_in_memory_where_that_is_set() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut cache = Cache::open(folder.path(), 1 << 20, true);
+    put(&mut cache, "/secrets", b"s", 0);
+    put(&mut cache, "/pods", b"p", 0);
+    cache.flush(at(10_000));
+    assert_eq!(files(folder.path()), 1);
+    assert!(get(&mut cache, "/secrets").is_some());
+    let mut again = Cache::open(folder.path(), 1 << 20, true);
+    assert!(get(&mut again, "/secrets").is_none() && get(&mut again, "/pods").is_some());
+    put(&mut open(folder.path()), "/secrets", b"s", 0);
+    assert_eq!(files(folder.path()), 1);
+    Cache::open(folder.path(), 1 << 20, true);
+    assert_eq!(files(folder.path()), 0, "the setting counts for what is there, too");
+}
+
+#[test]
+fn damaged_files_are_none() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    put(&mut open(folder.path()), "p", b"1", 0);
+    let inside = folder.path().join(FOLDERS[0]).join(account_name(ACCOUNT));
+    let file = inside.join(hex(&sha256(b"p")));
+    fs::write(&file, b"edgeapi1 and more").expect("written");
+    fs::write(inside.join(".partial"), b"x").expect("written");
+    let mut cache = open(folder.path());
+    assert_eq!(get(&mut cache, "p"), None);
+    assert_eq!(files(folder.path()), 0);
+}
+
+#[test]
+fn accounts_without_pods_are_forgotten_after_a_week() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut cache = open(folder.path());
+    put(&mut cache, "p", b"1", 0);
+    let week = SystemTime::now() - Duration::from_secs(8 * 86_400);
+    cache.disk.touch(ACCOUNT, week);
+    cache.forget_accounts([ACCOUNT].into_iter());
+    assert!(get(&mut cache, "p").is_some());
+    cache.forget_accounts(["ns/other"].into_iter());
+    assert!(get(&mut cache, "p").is_none());
+    assert_eq!(files(folder.path()), 0);
+}
+
+#[test]
+fn without_room_there_is_no_cache() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    put(&mut open(folder.path()), "p", b"1", 0);
+    let mut cache = Cache::open(folder.path(), 0, false);
+    put(&mut cache, "q", b"1", 0);
+    assert!(!cache.is_on() && get(&mut cache, "p").is_none() && get(&mut cache, "q").is_none());
+    assert_eq!(files(folder.path()), 0);
+}

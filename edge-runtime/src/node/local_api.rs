@@ -1,0 +1,226 @@
+//! The local API, by which pods reach the API through the link: its helper `edge-api`, and what that is told of pods,
+//! tokens and the link. It answers pods itself.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `heard` | what its messages change in the node |
+//! | `pods` | which pods may use it |
+//! | `relay` | streams of requests between helper and link |
+//! | `requests` | the connection to the helper for them |
+
+mod heard;
+mod pods;
+mod relay;
+mod requests;
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+use async_executor::Task;
+use edge_protocol::stream::{EDGE_STREAMS, StreamEvent};
+use sampan_api_control::{FromHelper, Pod, Settings, ToHelper, VERSION};
+use serde_json::Value;
+
+use self::requests::Requests;
+use super::context::Context;
+use super::sources::News;
+use super::tokens::Tokens;
+use crate::config::NetworkMode;
+use crate::helper::client::{Heard, Helper, Teller};
+use crate::helper::programs::API as PROGRAM;
+use crate::launch::Launch;
+use crate::net::dns_link;
+use crate::pod::local_api::PORT;
+use crate::sys::vec_map::VecMap;
+
+#[derive(Default)]
+pub(super) struct LocalApi {
+    running: Option<Running>,
+    /// Connection that must be sent everything; `None` without a helper.
+    connection: Option<u64>,
+    /// Hashes of tokens of the pods that may use it, by uid: what the helper knows, or is about to be sent.
+    known: VecMap<String, Vec<String>>,
+    untold: Untold,
+    link: Link,
+}
+
+struct Running {
+    teller: Teller<ToHelper>,
+    requests: Rc<Requests>,
+    /// Moves requests while a helper is connected.
+    moving: Option<Task<()>>,
+    _task: Task<()>,
+}
+
+/// Whether requests can leave, and since when, in milliseconds since 1970.
+#[derive(Clone, Copy, Default)]
+struct Link {
+    is_up: bool,
+    since_ms: u64,
+}
+
+/// What the helper is still to be told, in the order of the fields.
+#[derive(Default)]
+struct Untold {
+    link: bool,
+    /// By uid; none for a pod that is gone.
+    pods: VecMap<String, Option<Pod>>,
+    all_told: bool,
+}
+
+impl LocalApi {
+    /// Starts the configured helper; ends a helper of an earlier daemon that is not configured any more. A node that has
+    /// not joined has no pod with a token, and needs none.
+    pub(super) fn start(&mut self, cx: &mut Context, launch: &Launch) {
+        let config = cx.config.local_api;
+        let Some(link) = cx.link.clone().filter(|_| config.is_on()) else { return PROGRAM.end(&cx.paths) };
+        let listen = addresses(cx, launch);
+        if listen.is_empty() {
+            log::warn!("the local API has no address: pods of this node have no network yet");
+            return PROGRAM.end(&cx.paths);
+        }
+        self.set_link(cx, false);
+        // That of an earlier start, so that pods start before the helper is up.
+        let chain = std::fs::read_to_string(cx.paths.api_certificate()).unwrap_or_default();
+        cx.api_certificate = authority(&chain).map(|authority| Value::String(authority.to_owned()));
+        let settings = Settings {
+            listen: listen.into_iter().map(|ip| SocketAddr::new(ip, PORT)).collect(),
+            domain: cx.config.network.cluster_domain.clone(),
+            folder: cx.paths.api(),
+            cache_bytes: *config.cache_bytes,
+            secrets_in_memory: cx.config.security.secrets_in_memory,
+        };
+        let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };
+        let helper = Helper::new(&PROGRAM, &cx.paths, greeting);
+        let news = cx.senders.news.clone();
+        let (teller, work) = helper.keep(move |heard: Heard<FromHelper>| {
+            let news = news.clone();
+            // The loop is gone only when the process ends.
+            async move { drop(news.send(News::LocalApi(heard)).await) }
+        });
+        let requests = Rc::new(Requests::new(link));
+        self.running = Some(Running { teller, requests, moving: None, _task: cx.tasks.spawn(work) });
+    }
+
+    /// Looks whether a pod may use the local API now, and with which tokens.
+    pub(super) fn look_at_pod(&mut self, cx: &Context, tokens: &Tokens, uid: &str) {
+        if self.running.is_none() {
+            return;
+        }
+        let config = &cx.config.local_api;
+        let pod = cx.pods.get(uid).and_then(|entry| pods::line(config, entry, tokens.of_the_api(uid)));
+        let known = self.known.get(uid);
+        if known == pod.as_ref().map(|pod| &pod.tokens) {
+            return;
+        }
+        match &pod {
+            Some(pod) => drop(self.known.insert(uid.to_owned(), pod.tokens.clone())),
+            None => drop(self.known.remove(uid)),
+        }
+        if self.connection.is_some() {
+            self.untold.pods.insert(uid.to_owned(), pod);
+        }
+    }
+
+    /// A bridge has connected.
+    pub(super) fn connected(&mut self, cx: &Context) {
+        if self.running.is_some() && !cx.link.as_ref().is_some_and(|link| link.passes_api()) {
+            log::warn!("the bridge is older than requests of pods to the API: they are answered with 503");
+        }
+        // A bridge that is too old, too: each request is refused with that reason, which "no link" would hide.
+        self.set_link(cx, true);
+    }
+
+    pub(super) fn disconnected(&mut self, cx: &Context) {
+        self.set_link(cx, false);
+    }
+
+    fn set_link(&mut self, cx: &Context, is_up: bool) {
+        self.link = Link { is_up, since_ms: u64::try_from(cx.wall().as_millisecond()).unwrap_or_default() };
+        self.untold.link = self.connection.is_some();
+    }
+
+    /// Whether this stream is one of a pod's request; then it is dealt with.
+    pub(super) fn take(&self, event: StreamEvent) -> Option<StreamEvent> {
+        let stream = match &event {
+            StreamEvent::Opened { stream, .. }
+            | StreamEvent::Data { stream, .. }
+            | StreamEvent::Room { stream }
+            | StreamEvent::Closed { stream, .. } => *stream,
+        };
+        if stream < EDGE_STREAMS {
+            return Some(event);
+        }
+        if let Some(running) = &self.running {
+            running.requests.take(event);
+        }
+        None
+    }
+
+    /// Tells the helper as much as it takes now.
+    pub(super) fn step(&mut self) {
+        let (Some(running), Some(connection)) = (&self.running, self.connection) else { return };
+        while running.teller.has_room() {
+            let Some(line) = self.untold.next(self.link) else { return };
+            let told = running.teller.tell(connection, &line);
+            debug_assert!(told, "there was room");
+        }
+    }
+
+    fn up(&mut self, cx: &Context, tokens: &Tokens, connection: u64) {
+        let Some(running) = &mut self.running else { return };
+        let moves = Rc::clone(&running.requests).keep(cx.paths.api_socket());
+        running.moving = Some(cx.tasks.spawn(moves));
+        self.connection = Some(connection);
+        self.known = VecMap::new();
+        self.untold = Untold { link: true, pods: VecMap::new(), all_told: true };
+        for uid in cx.pods.uids(|_| true) {
+            self.look_at_pod(cx, tokens, &uid);
+        }
+    }
+
+    fn down(&mut self) {
+        self.connection = None;
+        self.untold = Untold::default();
+        if let Some(running) = &mut self.running {
+            running.moving = None;
+            running.requests.cut();
+        }
+    }
+}
+
+impl Untold {
+    fn next(&mut self, link: Link) -> Option<ToHelper> {
+        if std::mem::take(&mut self.link) {
+            return Some(ToHelper::Link { up: link.is_up, since_ms: link.since_ms });
+        }
+        if let Some((uid, pod)) = self.pods.pop_first() {
+            return Some(pod.map_or(ToHelper::PodGone { uid }, ToHelper::Pod));
+        }
+        std::mem::take(&mut self.all_told).then_some(ToHelper::Told {})
+    }
+}
+
+/// Where the helper listens: the gateways of pods on the bridge, and an address of its own for those of plugins.
+fn addresses(cx: &Context, launch: &Launch) -> Vec<IpAddr> {
+    let network = &cx.config.network;
+    let mut all = Vec::new();
+    if network.mode != NetworkMode::Cni {
+        all.extend(launch.sandboxes.teardown.network.settings().subnets.iter().map(|subnet| subnet.gateway()));
+    }
+    if network.mode != NetworkMode::Builtin {
+        match dns_link::ensure_api(&network.bridge) {
+            Ok(own) => all.extend(own),
+            Err(error) => log::error!("no local API for pods of CNI plugins: {error}"),
+        }
+    }
+    all
+}
+
+/// What pods trust: the last certificate of the helper's, that of its authority, as it says itself when it is ready.
+fn authority(chain: &str) -> Option<&str> {
+    chain.get(chain.rfind("-----BEGIN CERTIFICATE-----")?..)
+}
+
+#[cfg(test)]
+mod tests;
