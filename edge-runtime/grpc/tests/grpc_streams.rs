@@ -140,10 +140,12 @@ fn stream_that_has_begun_has_no_deadline() {
 #[test]
 fn messages_before_the_end_of_a_stream_count() {
     let half = &prefixed(b"half a message")[..9];
-    let reset = frame(RST_STREAM, 0, 1, &8_u32.to_be_bytes());
+    let reset = |code: u32| frame(RST_STREAM, 0, 1, &code.to_be_bytes());
     let cases = [
         ("its status", trailers("5"), true, Code::NotFound),
-        ("a reset", reset, true, Code::Cancelled),
+        ("a reset", reset(8), true, Code::Cancelled),
+        ("a reset without an error", reset(0), true, Code::Internal),
+        ("its end, and a reset after it", [trailers("0"), reset(0)].concat(), true, Code::Ok),
         ("no status", frame(DATA, END, 1, &[]), true, Code::Internal),
         ("half a message", [frame(DATA, 0, 1, half), trailers("0")].concat(), true, Code::Internal),
         ("half a message and no more", frame(DATA, 0, 1, half), false, Code::Unavailable),
