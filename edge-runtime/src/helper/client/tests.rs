@@ -45,7 +45,6 @@ fn last_messages_of_an_ending_helper_are_read() {
         let last = serde_json::to_string(&FromHelper::Keep { rows: Vec::new(), durable: true }).unwrap();
         writeln!(stream, "{last}").unwrap();
     });
-    let said = Rc::new(RefCell::new(Vec::new()));
     let said = heard_of(socket);
     ends.join().unwrap();
     let kept = said.iter().position(|news| news.contains("Keep"));

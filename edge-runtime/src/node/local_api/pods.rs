@@ -13,7 +13,8 @@ const DEFAULT_ACCOUNT: &str = "default";
 /// The pod as the helper is told of it. `None`: it may not use the API, or no more: its object is gone, or it has ended.
 pub(super) fn line<'a>(config: &LocalApiConfig, entry: &Entry, tokens: impl Iterator<Item = &'a str>) -> Option<Pod> {
     let record = &entry.record;
-    let is_over = record.object_gone || record.terminal.is_some();
+    let is_gone = record.deletion.as_ref().is_some_and(|deletion| deletion.object_gone);
+    let is_over = is_gone || record.terminal.is_some();
     if is_over || record.source != PodSource::Api || !config.is_used_by(&entry.pod) {
         return None;
     }
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
     use crate::config::Listen;
     use crate::pod::clock::{Mono, Now};
-    use crate::pod::record::PodRecord;
+    use crate::pod::record::{Deletion, PodRecord};
 
     fn entry(source: PodSource) -> Entry {
         let now = Now { wall: jiff::Timestamp::UNIX_EPOCH, mono: Mono(0), boot_id: "b".into() };
@@ -70,7 +71,8 @@ mod tests {
     #[test]
     fn pod_whose_object_is_gone_is_not_told() {
         let mut gone = entry(PodSource::Api);
-        gone.record.object_gone = true;
+        let deletion = Deletion { requested_at: Mono(0), grace_s: 30, object_gone: true, reported: false };
+        gone.record.deletion = Some(deletion);
         assert_eq!(told(&gone, &["abc"]), None);
         assert_eq!(told(&entry(PodSource::Static), &["abc"]), None);
     }

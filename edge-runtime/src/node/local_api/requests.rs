@@ -109,7 +109,7 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Write};
+    use std::io::{BufRead, BufReader, Read, Write};
 
     use edge_protocol::message::{ApiRequest, ToCloud};
     use edge_protocol::version::API;
@@ -136,7 +136,7 @@ mod tests {
             (&stream).write_all(&out).unwrap();
             // The refusal of the second; then it ends.
             let mut frame = [0; 13];
-            std::io::Read::read_exact(&mut reader, &mut frame).unwrap();
+            reader.read_exact(&mut frame).unwrap();
             (line, frame)
         });
         let requests = Rc::new(Requests::new(link.clone()));
