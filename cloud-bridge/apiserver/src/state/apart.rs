@@ -11,29 +11,26 @@ use crate::resource::status::{ApiError, ApiResult};
 use apimachinery::aside::REQUESTS;
 use apimachinery::flow::Flow;
 
-/// The order of the work beside the thread. Each piece may need much memory, so clients without limits wait for one
-/// another, too.
+/// The order of the work beside the thread. Each piece may need much memory, also until its result is used, so clients
+/// without limits wait as well: for the one piece that has its turn, and not for those that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Apart {
     turns: Arc<Steps>,
-    unlimited: Arc<Mutex<()>>,
+    one: Arc<Mutex<()>>,
 }
 
 /// A turn. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
+    _one: OwnedMutexGuard<()>,
     _step: Step,
-    _unlimited: Option<OwnedMutexGuard<()>>,
 }
 
 impl Apart {
     /// Waits for the turn of this flow.
     pub(crate) async fn turn(&self, flow: &Flow) -> Turn {
-        let unlimited = match flow.name() {
-            Some(_) => None,
-            None => Some(Arc::clone(&self.unlimited).lock_owned().await),
-        };
-        Turn { _step: self.turns.next(flow).await, _unlimited: unlimited }
+        let step = self.turns.next(flow).await;
+        Turn { _one: Arc::clone(&self.one).lock_owned().await, _step: step }
     }
 }
 
@@ -111,6 +108,23 @@ mod tests {
         drop(go);
         next.await.unwrap();
         assert_eq!(*told.lock().unwrap(), ["first", "second"]);
+    }
+
+    #[tokio::test]
+    async fn client_without_limits_waits_for_one_piece_and_no_more() {
+        let apart = Apart::default();
+        let [eve, bob] = ["eve", "bob"].map(|name| Flow::of(&UserInfo::new(name, ["people"])));
+        let unlimited = Flow::unlimited();
+        let first = apart.turn(&eve).await;
+        let mut other = Box::pin(apart.turn(&bob));
+        assert!(other.as_mut().now_or_never().is_none());
+        let mut system = Box::pin(apart.turn(&unlimited));
+        assert!(system.as_mut().now_or_never().is_none(), "two results would be in memory at once");
+        drop(first);
+        let system = system.await;
+        assert!(other.as_mut().now_or_never().is_none());
+        drop(system);
+        drop(other.await);
     }
 
     #[tokio::test]
