@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// A sixteenth of the room on a node.
+const UNIT: usize = NODE / 16;
+
 fn key(namespace: &str, name: &str) -> Arc<ObjectKey> {
     Arc::new(ObjectKey { kind: "ConfigMap".into(), namespace: namespace.into(), name: name.into() })
 }
@@ -53,9 +56,9 @@ fn names_on_many_nodes_share_the_room_of_the_namespace() {
     let large = |node: &str, at: usize| key("n", &format!("{node}-{at}"));
     let mut whole = 0;
     for node in nodes.iter().copied() {
-        whole += (0..15).filter(|at| rooms.take(node, &large(node, *at), 1 << 20) == Place::Whole).count();
+        whole += (0..15).filter(|at| rooms.take(node, &large(node, *at), UNIT) == Place::Whole).count();
     }
-    assert!(whole <= limit >> 20 && rooms.0["n"].used <= limit, "{whole}");
+    assert!(whole <= limit / UNIT && rooms.0["n"].used <= limit, "{whole}");
 }
 
 #[test]
@@ -64,9 +67,9 @@ fn large_fleet_with_small_objects_has_room() {
     for at in 0..10_000 {
         let node = format!("node-{at}");
         assert_eq!(rooms.take(&node, &key("n", &node), 16 << 10), Place::Whole);
-        assert_eq!(rooms.take(&node, &key("n", "shared"), 1 << 20), Place::Whole);
+        assert_eq!(rooms.take(&node, &key("n", "shared"), UNIT), Place::Whole);
     }
-    assert_eq!(rooms.0["n"].used, 10_000 * size(16 << 10) + size(1 << 20), "one that is shared counts once");
+    assert_eq!(rooms.0["n"].used, 10_000 * size(16 << 10) + size(UNIT), "one that is shared counts once");
 }
 
 #[test]
@@ -121,9 +124,9 @@ fn nothing_is_looked_through_before_room_comes_back() {
 fn room_that_one_node_gives_back_is_for_the_others() {
     let mut rooms = Rooms::default();
     for node in ["a", "b"] {
-        assert_eq!(rooms.take(node, &key("n", node), 12 << 20), Place::Whole);
+        assert_eq!(rooms.take(node, &key("n", node), 12 * UNIT), Place::Whole);
     }
-    assert_eq!(rooms.take("c", &key("n", "c"), 12 << 20), Place::Name);
+    assert_eq!(rooms.take("c", &key("n", "c"), 12 * UNIT), Place::Name);
     rooms.leave("a", &key("n", "a"));
     assert_eq!(rooms.fill("n"), [("c".to_owned(), key("n", "c"))]);
 }
@@ -131,8 +134,8 @@ fn room_that_one_node_gives_back_is_for_the_others() {
 #[test]
 fn room_that_shrinks_takes_nothing_away() {
     let mut rooms = Rooms::default();
-    let last = ALL.0 + 3 * ALL.1 - (12 << 20) - 3 * NAME;
-    for (node, text) in [("a", 0), ("b", 12 << 20), ("c", last)] {
+    let last = ALL.0 + 3 * ALL.1 - 12 * UNIT - 3 * NAME;
+    for (node, text) in [("a", 0), ("b", 12 * UNIT), ("c", last)] {
         assert_eq!(rooms.take(node, &key("n", node), text), Place::Whole, "{node}");
     }
     rooms.leave("a", &key("n", "a"));
