@@ -34,6 +34,11 @@ const CHUNK: usize = 16 << 10;
 /// Maximum credit, and so of bytes that wait here for a slow line: a peer that grants more gets no more.
 const MAX_CREDIT: u64 = 256 << 10;
 
+/// Maximum credit of a stream: that of a request to the API is as much as its reader allows at once.
+fn most_credit(stream: StreamId) -> u64 {
+    if stream >= EDGE_STREAMS { INITIAL_CREDIT } else { MAX_CREDIT }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
     /// Serve this (edge only). The bridge may already be gone when you answer: errors of `stream_send` say so.
@@ -144,7 +149,7 @@ impl Streams {
             self.fail(stream, error.to_string());
             return None;
         }
-        self.insert(stream, credit.min(MAX_CREDIT));
+        self.insert(stream, credit.min(most_credit(stream)));
         Some(request)
     }
 
@@ -176,7 +181,7 @@ impl Streams {
 
     pub(crate) fn credit(&mut self, stream: StreamId, bytes: u64) -> Option<StreamEvent> {
         let entry = self.open.get_mut(&stream)?;
-        entry.credit = entry.credit.saturating_add(bytes).min(MAX_CREDIT);
+        entry.credit = entry.credit.saturating_add(bytes).min(most_credit(stream));
         (entry.room() > 0 && entry.ending.is_none()).then_some(StreamEvent::Room { stream })
     }
 
@@ -188,6 +193,11 @@ impl Streams {
     /// Bytes that [`send`](Self::send) would take now.
     pub(crate) fn room(&self, stream: StreamId) -> usize {
         self.open.get(&stream).filter(|s| s.ending.is_none()).map_or(0, Stream::room)
+    }
+
+    /// Bytes that were sent and are in no frame yet.
+    pub(crate) fn waiting(&self, stream: StreamId) -> usize {
+        self.open.get(&stream).map_or(0, |s| s.out.len())
     }
 
     pub(crate) fn send(&mut self, stream: StreamId, data: &[u8]) -> Result<(), StreamError> {

@@ -149,3 +149,18 @@ fn g21_side_without_the_feature_has_no_requests() {
     assert_eq!(pair.edge.open_api(get("/api")), Err(StreamError::NotAgreed));
     assert!(pair.bridge.handle(&mut pair.state, &open(EDGE_STREAMS + 1, get("/api")), NOW).is_err());
 }
+
+#[test]
+fn requests_have_no_more_credit_than_their_reader_has_room() {
+    let mut pair = welcomed(true);
+    let stream = EDGE_STREAMS + 1;
+    let open = encode(&ToCloud::ApiOpen { stream, request: get("/api"), credit: u64::MAX });
+    pair.bridge.handle(&mut pair.state, &open, NOW).expect("is taken");
+    let credit = encode(&ToCloud::StreamCredit { stream, bytes: u64::MAX });
+    pair.bridge.handle(&mut pair.state, &credit, NOW).expect("is taken");
+    let most = usize::try_from(INITIAL_CREDIT).expect("fits");
+    assert_eq!((pair.bridge.stream_room(stream), pair.bridge.stream_waiting(stream)), (most, 0));
+    pair.bridge.stream_send(stream, b"x").expect("credit");
+    assert_eq!(pair.bridge.stream_waiting(stream), 1);
+    assert_eq!(pair.bridge.stream_waiting(stream + 1), 0);
+}

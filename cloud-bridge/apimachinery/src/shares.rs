@@ -78,19 +78,26 @@ impl Share {
         self.amount += if added { amount } else { 0 };
         added
     }
-}
 
-impl Drop for Share {
-    fn drop(&mut self) {
-        let Some(name) = self.flow.name().filter(|_| self.amount > 0) else { return };
+    /// Gives a part back, at most the whole share.
+    pub fn shrink(&mut self, amount: usize) {
+        let amount = amount.min(self.amount);
+        self.amount -= amount;
+        let Some(name) = self.flow.name().filter(|_| amount > 0) else { return };
         let mut taken = self.shares.taken();
-        taken.all -= self.amount;
+        taken.all -= amount;
         if let Some(own) = taken.flows.get_mut(name) {
-            *own -= self.amount;
+            *own -= amount;
             if *own == 0 {
                 taken.flows.remove(name);
             }
         }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shrink(self.amount);
     }
 }
 
@@ -133,6 +140,20 @@ mod tests {
         assert!(large.grow(49) && !large.grow(1) && shares.take(&flow("eve"), 1).is_none());
         assert!(!shares.has(&flow("eve"), 1) && shares.has(&flow("bob"), 10));
         assert!(shares.take(&flow("bob"), 10).is_some());
+    }
+
+    #[test]
+    fn part_of_a_share_is_given_back() {
+        let shares = Shares::new(100, 10);
+        let mut first = shares.take(&flow("eve"), 10).unwrap();
+        assert!(shares.take(&flow("eve"), 4).is_none());
+        first.shrink(4);
+        let second = shares.take(&flow("eve"), 4);
+        assert!(second.is_some() && !first.grow(1));
+        first.shrink(1000);
+        assert_eq!(shares.taken().all, 4, "no more than its own");
+        drop((first, second));
+        assert!(shares.taken().flows.is_empty());
     }
 
     #[test]

@@ -176,7 +176,10 @@ impl Connection {
                 }
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
                 Some(command) = commands.next() => self.command(command),
-                () = node.changed.notified() => Ok(()),
+                () = node.changed.notified() => {
+                    self.end_requests_of_deleted();
+                    Ok(())
+                }
                 () = pool.freed(), if !may_read => Ok(()),
                 frame = read(not_before, &mut receiver), if may_read => match frame {
                     Ok(frame) => {

@@ -292,6 +292,24 @@ async fn watch_is_a_long_answer_and_ends_with_its_pod() {
 }
 
 #[tokio::test]
+async fn l3_watch_of_a_deleted_pod_ends() {
+    let lab = Lab::open().await;
+    let (_, mut edge) = lab.edge("n").await;
+    let (_, token) = lab.pod(&mut edge, "p").await;
+    let (_, second) = lab.pod(&mut edge, "q").await;
+    let path = format!("{MAPS}?watch=true");
+    let mut watches = Vec::new();
+    for bearer in [&token, &second] {
+        let mut watch = Asked::new(&mut edge, get(&path, bearer));
+        watch.until(&mut edge, "the head", |watch| watch.status.is_some()).await;
+        watches.push(watch.stream);
+    }
+    force_delete(&lab.cluster.pods(), "p").await;
+    edge.until("the end of the watch", |edge| edge.closed.contains(&watches[0])).await;
+    assert!(!edge.closed.contains(&watches[1]), "another pod's goes on");
+}
+
+#[tokio::test]
 async fn answer_that_is_not_read_holds_its_credit_only() {
     let lab = Lab::open().await;
     let (_, mut edge) = lab.edge("n").await;

@@ -23,6 +23,11 @@ impl BridgeSession {
         self.streams.room(stream)
     }
 
+    /// Bytes of [`stream_send`](Self::stream_send) that are in no frame yet; 0 for a closed stream.
+    pub fn stream_waiting(&self, stream: StreamId) -> usize {
+        self.streams.waiting(stream)
+    }
+
     /// # Errors
     /// The stream is closed, or the data is more than [`stream_room`](Self::stream_room).
     pub fn stream_send(&mut self, stream: StreamId, data: &[u8]) -> Result<(), StreamError> {

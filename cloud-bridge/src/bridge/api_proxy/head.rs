@@ -143,16 +143,20 @@ struct Reference {
 /// # Errors
 /// 401 without a bearer token, 403 for a token that names no pod, 501 for a request that changes the protocol.
 pub(in crate::bridge) fn pod_of(request: &ApiRequest) -> Result<PodClaim, Refusal> {
-    let header = request.header("authorization").unwrap_or_default();
-    let (scheme, token) = header.trim().split_once(' ').unwrap_or_default();
-    let token = token.trim();
-    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
-        return Err(Refusal::unauthorized());
-    }
+    let token = request.header("authorization").and_then(bearer).ok_or_else(Refusal::unauthorized)?;
     let none =
         || Refusal::forbidden("the token is not bound to a pod: only tokens of a node's pods go through its link");
     let claim = claim(token).ok_or_else(none)?;
     if changes_protocol(&request.path) { Err(Refusal::upgrade()) } else { Ok(claim) }
+}
+
+/// The token of a header, in the only form that every API server reads in the same way. Kubernetes takes the second of
+/// three words as the token and ignores the third, and after two spaces it sees no token
+/// (k8s.io/apiserver/pkg/authentication/request/bearertoken/bearertoken.go).
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    let one_word = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    (scheme.eq_ignore_ascii_case("bearer") && one_word).then_some(token)
 }
 
 fn claim(token: &str) -> Option<PodClaim> {
@@ -189,7 +193,7 @@ pub(in crate::bridge) fn is_bound(claim: &PodClaim, held: Option<&str>, complete
 pub(super) fn patience(request: &ApiRequest) -> Option<Duration> {
     let query = request.path.split_once('?').map_or("", |(_, query)| query);
     let follows = query.split('&').any(|pair| pair.starts_with("watch=") || pair.starts_with("follow="));
-    (!follows).then_some(PATIENCE)
+    (!follows || request.method != "GET").then_some(PATIENCE)
 }
 
 /// The request for the API: what the pod wrote, and nothing else.
@@ -249,7 +253,7 @@ mod tests {
     #[test]
     fn l1_only_tokens_of_pods_go_on() {
         let good = token(&of_pod());
-        let claim = pod_of(&asked("/api", &format!("bearer  {good}"))).unwrap();
+        let claim = pod_of(&asked("/api", &format!("bearer {good}"))).unwrap();
         assert_eq!(claim, PodClaim { namespace: "n".into(), name: "p".into(), uid: "u".into() });
         for none in ["", "Bearer", "Bearer ", "Basic YTpi", good.as_str()] {
             assert_eq!(code(none), 401, "{none}");
@@ -266,6 +270,17 @@ mod tests {
         for garbage in ["x", "a.b", "a.b.c", "..", "a.!.c", &format!("{good}.x"), "e30.e30.e30.e30"] {
             assert_eq!(code(&format!("Bearer {garbage}")), 403, "{garbage}");
         }
+    }
+
+    #[test]
+    fn l1_token_that_is_checked_is_the_one_that_the_api_reads() {
+        let good = token(&of_pod());
+        assert_eq!(code(&format!("Bearer {good}")), 200);
+        // Kubernetes reads `stolen`, and nothing after two spaces.
+        for other in ["Bearer stolen ", "Bearer  ", " Bearer ", "Bearer \t", "Bearer\t"] {
+            assert_eq!(code(&format!("{other}{good}")), 401, "{other:?}");
+        }
+        assert_eq!(code(&format!("Bearer {good} stolen")), 401);
     }
 
     #[test]
@@ -303,6 +318,8 @@ mod tests {
     fn requests_that_follow_may_be_silent() {
         let waits = |path: &str| patience(&asked(path, "")).is_some();
         assert!(waits("/api/v1/pods") && waits("/api/v1/namespaces/watch=/pods?limit=1"));
+        let write = ApiRequest { method: "POST".into(), ..asked("/api/v1/pods?watch=1", "") };
+        assert!(patience(&write).is_some(), "only what reads follows");
         assert!(!waits("/api/v1/pods?limit=1&watch=true") && !waits("/api/v1/namespaces/n/pods/p/log?follow=1"));
     }
 

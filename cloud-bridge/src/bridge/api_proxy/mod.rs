@@ -13,21 +13,23 @@ pub mod upstream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apimachinery::shares::Share;
 use bytes::{Bytes, BytesMut};
 use edge_protocol::channel::{self, CLOSE, Records, STATUS, STDIN, STDOUT};
 use edge_protocol::message::{ApiRequest, MAX_API_BODY};
 use futures::channel::mpsc::UnboundedSender;
 use http::Response;
+use http_body::Frame;
 use http_body_util::BodyExt;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use super::chunks::Chunks;
 use super::counters;
 use super::node::{Command, OpenStream};
+use super::stream_memory::CREDIT;
 use head::Refusal;
 use upstream::{AnswerBody, Upstream};
 
-pub(super) use memory::{ROOM, RequestMemory};
+pub(super) use memory::{ROOM, RequestMemory, RequestShare};
 pub(super) use rate::Rate;
 
 /// Requests of one pod at a time.
@@ -39,11 +41,18 @@ const PART: usize = ROOM / 2 - channel::HEADER;
 /// Maximum time without a byte of a request's body.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// Maximum bytes that one frame of an answer counts with. An API server's are smaller; of the embedded API they are part of
+/// an answer that it counts itself.
+const FRAME: usize = 512 << 10;
+
+/// Maximum time without memory for the next bytes of an answer, and the interval of attempts.
+const FULL: (Duration, Duration) = (Duration::from_secs(30), Duration::from_millis(100));
+
 /// The stream of a request. Dropping it ends the stream.
 pub(super) struct PodStream {
     stream: OpenStream,
     commands: UnboundedSender<Command>,
-    share: Share,
+    share: RequestShare,
 }
 
 /// The node has ended the stream, or its connection has ended.
@@ -53,8 +62,13 @@ struct Gone;
 pub(super) async fn serve(upstream: Arc<Upstream>, request: ApiRequest, mut stream: PodStream) {
     let _open = counters::POD_REQUESTS_OPEN.enter();
     let head = request.method == "HEAD";
+    let answer = ask(&*upstream, &request, &mut stream).await;
+    if answer.is_ok() {
+        // The API has the body.
+        stream.share.release();
+    }
     // The node knows of an end that it has caused itself.
-    let _ = match ask(&*upstream, &request, &mut stream).await {
+    let _ = match answer {
         Ok(answer) => stream.pass_on(answer, head).await,
         Err(refusal) => {
             counters::POD_REQUESTS_REFUSED.one();
@@ -71,6 +85,7 @@ async fn ask(
     stream: &mut PodStream,
 ) -> Result<Response<AnswerBody>, Refusal> {
     let body = if request.has_body { stream.body().await? } else { Bytes::new() };
+    stream.expects_no_more();
     let answer = upstream(head::request(request, body)?);
     let answer = match head::patience(request) {
         Some(patience) => timeout(patience, answer).await.map_err(|_| Refusal::late())?,
@@ -80,20 +95,23 @@ async fn ask(
 }
 
 impl PodStream {
-    pub(super) fn new(stream: OpenStream, commands: UnboundedSender<Command>, share: Share) -> Self {
+    pub(super) fn new(stream: OpenStream, commands: UnboundedSender<Command>, share: RequestShare) -> Self {
         Self { stream, commands, share }
     }
 
     /// Reads the body of the request.
     async fn body(&mut self) -> Result<Bytes, Refusal> {
+        let busy = || Refusal::busy("bodies of requests of pods take the memory, try again later");
+        if !self.share.hold(CREDIT) {
+            return Err(busy());
+        }
         let (mut records, mut body) = (Records::default(), BytesMut::new());
         loop {
             while let Some(record) = records.next_record().map_err(|error| Refusal::bad(error.to_string()))? {
                 match record.channel {
                     STDIN if body.len() + record.data.len() > MAX_API_BODY => return Err(Refusal::too_large()),
-                    STDIN if !self.share.grow(record.data.len()) => {
-                        return Err(Refusal::busy("bodies of requests of pods take the memory, try again later"));
-                    }
+                    // More is on its way.
+                    STDIN if !self.share.hold(body.len() + record.data.len() + CREDIT) => return Err(busy()),
                     STDIN => body.extend_from_slice(&record.data),
                     CLOSE if record.data == [STDIN] => return Ok(body.freeze()),
                     _ => return Err(Refusal::bad("the node sends a record that no request has")),
@@ -110,15 +128,26 @@ impl PodStream {
         }
     }
 
+    /// Takes no more bytes: those of a node that sends some nevertheless end the stream, and are not kept.
+    fn expects_no_more(&mut self) {
+        let (_, ended) = Chunks::new();
+        self.stream.chunks = ended;
+    }
+
     /// Passes an answer on as the node takes it.
-    async fn pass_on(&self, answer: Response<AnswerBody>, head: bool) -> Result<(), Gone> {
+    async fn pass_on(&mut self, answer: Response<AnswerBody>, head: bool) -> Result<(), Gone> {
         let (parts, mut body) = answer.into_parts();
         self.send(head::opened(&head::answer(parts.status, &parts.headers))).await?;
         let mut end = String::new();
-        while let Some(frame) = if head { None } else { body.frame().await } {
+        while let Some(frame) = if head { None } else { self.next(&mut body).await } {
             match frame {
                 Ok(frame) => {
-                    for part in frame.into_data().iter().flat_map(|data| data.chunks(PART)) {
+                    let Ok(data) = frame.into_data() else { continue };
+                    if !self.hold(data.len().min(FRAME) + ROOM).await {
+                        "answers to pods take the memory of the bridge, try again later".clone_into(&mut end);
+                        break;
+                    }
+                    for part in data.chunks(PART) {
                         self.send(channel::records(STDOUT, part)).await?;
                     }
                 }
@@ -129,6 +158,28 @@ impl PodStream {
             }
         }
         self.send(channel::records(STATUS, end.as_bytes())).await
+    }
+
+    /// The next frame of an answer. As long as none comes and the node has taken all, the request holds nothing.
+    async fn next(&mut self, body: &mut AnswerBody) -> Option<Result<Frame<Bytes>, String>> {
+        let mut frame = std::pin::pin!(body.frame());
+        tokio::select! {
+            biased;
+            next = frame.as_mut() => return next,
+            () = self.sent() => {}
+        }
+        self.share.release();
+        frame.await
+    }
+
+    /// Waits until there is memory for these bytes of the answer; false if that takes too long.
+    async fn hold(&mut self, bytes: usize) -> bool {
+        let wait = async {
+            while !self.share.hold(bytes) {
+                sleep(FULL.1).await;
+            }
+        };
+        timeout(FULL.0, wait).await.is_ok()
     }
 
     /// Sends records, in pieces for which there is room: a node that does not read keeps a request waiting here.
@@ -142,7 +193,7 @@ impl PodStream {
         Ok(())
     }
 
-    /// Waits until the node has credit for everything: an end of the stream drops what waits.
+    /// Waits until everything is in frames: an end of the stream drops what waits.
     async fn sent(&self) {
         let all = u32::try_from(ROOM).unwrap_or(u32::MAX);
         drop(self.stream.room.acquire_many(all).await);

@@ -8,14 +8,13 @@ use edge_protocol::message::ApiAnswer;
 use futures::channel::mpsc::{UnboundedReceiver, unbounded};
 use futures::{FutureExt, StreamExt};
 use http::Request;
-use http_body::Frame;
 use http_body_util::{Full, StreamBody};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::bridge::chunks::{ChunkSender, Chunks};
+use crate::bridge::chunks::ChunkSender;
 
 /// The node's end.
 struct Node {
@@ -27,10 +26,14 @@ struct Node {
 
 impl Node {
     fn asks(upstream: Arc<Upstream>, request: ApiRequest) -> Self {
+        Self::asks_with(&RequestMemory::default(), upstream, request)
+    }
+
+    fn asks_with(memory: &RequestMemory, upstream: Arc<Upstream>, request: ApiRequest) -> Self {
         let (bytes, chunks) = Chunks::new();
         let room = Arc::new(Semaphore::new(ROOM));
         let (sender, commands) = unbounded();
-        let share = RequestMemory::default().take("n", request.has_body).unwrap();
+        let share = memory.take("n", "node").unwrap();
         let stream = PodStream::new(OpenStream { id: 1, chunks, room: Arc::clone(&room) }, sender, share);
         Self { bytes, room, commands, task: tokio::spawn(serve(upstream, request, stream)) }
     }
@@ -148,6 +151,41 @@ async fn answer_waits_for_a_node_that_does_not_read() {
     node.task.abort();
     assert!(node.task.await.unwrap_err().is_cancelled());
     assert_eq!(Arc::strong_count(&dropped), 1, "only the test holds it");
+}
+
+#[tokio::test]
+async fn silent_answer_holds_nothing() {
+    let (told, frames) = unbounded();
+    let frames = Mutex::new(Some(frames));
+    let watch: Arc<Upstream> = Arc::new(move |_| {
+        let frames = frames.lock().unwrap().take().unwrap();
+        std::future::ready(Ok(Response::new(StreamBody::new(frames).boxed_unsync()))).boxed()
+    });
+    let memory = RequestMemory::default();
+    let mut node = Node::asks_with(&memory, watch, post(false));
+    // All that a node may hold.
+    let is_free = || memory.take("n", "node").unwrap().hold(12 << 20);
+    told.unbounded_send(Ok::<_, String>(Frame::data(Bytes::from_static(b"event")))).unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!is_free(), "the node has not taken it yet");
+    while let Some(Some(Command::Send { data, .. })) = node.commands.next().now_or_never() {
+        node.room.add_permits(data.len());
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(is_free() && !node.task.is_finished());
+}
+
+#[tokio::test]
+async fn bytes_after_the_request_are_not_kept() {
+    let hangs: Arc<Upstream> = Arc::new(|_| std::future::pending().boxed());
+    let node = Node::asks(Arc::clone(&hangs), post(false));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!node.bytes.send(vec![0; 1000]), "a request without a body");
+    let node = Node::asks(hangs, post(true));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(node.bytes.send(channel::records(CLOSE, &[STDIN])));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(!node.bytes.send(vec![0; 1000]), "its body is complete");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The API as pods reach it through the bridge: without any credentials of the bridge.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -8,9 +9,20 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use kube::Client;
-use kube::client::{Body, ClientBuilder};
+use kube::client::{Body, ConfigExt};
 use kube::config::{AuthInfo, Config};
+use tower::Layer;
+
+/// Maximum bytes of an answer that its connection reads ahead: 400 KiB by default.
+const AHEAD: usize = 64 << 10;
+
+/// Silence after which a connection is probed, the interval of probes, and their number. Otherwise a watch would wait for
+/// ever for an API server that has gone without a word, and miss what happens.
+const ALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
 
 /// Body of an answer.
 pub type AnswerBody = UnsyncBoxBody<Bytes, String>;
@@ -34,16 +46,25 @@ pub fn of_cluster(config: Config) -> Arc<Upstream> {
     })
 }
 
-/// The configuration without anything that tells the API who the bridge is. A request is never repeated: it may be a write.
+/// The configuration without anything that tells the API who the bridge is.
 fn without_credentials(mut config: Config) -> Config {
     config.auth_info = AuthInfo::default();
     config.headers = Vec::new();
-    config.default_retry = false;
     config
 }
 
+/// A client without kube's own layers: none of them adds credentials or repeats a request, which may be a write.
 fn client(config: &Config) -> Result<Client, String> {
-    ClientBuilder::try_from(config.clone()).map(|builder| builder.build()).map_err(|error| error.to_string())
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_keepalive(Some(ALIVE.0));
+    connector.set_keepalive_interval(Some(ALIVE.1));
+    connector.set_keepalive_retries(Some(ALIVE.2));
+    let connector = config.rustls_https_connector_with_connector(connector).map_err(|error| error.to_string())?;
+    let mut builder = legacy::Client::builder(TokioExecutor::new());
+    let connected: legacy::Client<_, Body> = builder.http1_max_buf_size(AHEAD).build(connector);
+    Ok(Client::new(config.base_uri_layer().layer(connected), config.default_namespace.clone()))
 }
 
 #[cfg(test)]
@@ -108,6 +129,30 @@ mod tests {
         let answer = upstream(Request::get("/api").body(Bytes::new()).unwrap()).await.unwrap();
         let seen = answer.into_body().collect().await.unwrap().to_bytes();
         assert!(!String::from_utf8(seen.to_vec()).unwrap().to_ascii_lowercase().contains("authorization"));
+    }
+
+    #[tokio::test]
+    async fn answer_is_not_read_far_ahead() {
+        const LENGTH: usize = 8 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let read = socket.read(&mut [0; 4096]).await.unwrap();
+            assert!(read > 0);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {LENGTH}\r\n\r\n");
+            socket.write_all(head.as_bytes()).await.unwrap();
+            socket.write_all(&vec![7; LENGTH]).await.unwrap();
+        });
+        let upstream = of_cluster(config(&format!("http://{address}")).await);
+        let mut body = upstream(Request::get("/api").body(Bytes::new()).unwrap()).await.unwrap().into_body();
+        let (mut most, mut all) = (0, 0);
+        while let Some(frame) = body.frame().await {
+            let length = frame.unwrap().into_data().unwrap().len();
+            (most, all) = (most.max(length), all + length);
+        }
+        assert_eq!(all, LENGTH);
+        assert!(most <= 2 * AHEAD, "{most}");
     }
 
     #[tokio::test]

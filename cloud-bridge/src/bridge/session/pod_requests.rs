@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use apimachinery::panics;
-use apimachinery::shares::Share;
 use edge_protocol::message::{ApiRequest, StreamId};
 
 use super::Connection;
 use crate::bridge::api_proxy::head::{self, PodClaim, Refusal};
 use crate::bridge::api_proxy::upstream::Upstream;
-use crate::bridge::api_proxy::{self, EACH_POD, PodStream};
+use crate::bridge::api_proxy::{self, EACH_POD, PodStream, RequestShare};
 use crate::bridge::counters;
 use crate::bridge::told::kinds::Kind;
 
@@ -25,7 +24,7 @@ impl Connection {
         match (admitted, link) {
             (Ok((upstream, claim, share)), Some(link)) => {
                 let name = self.node.name.clone();
-                self.streams.accept(stream, claim.uid, move |opened| {
+                self.streams.accept(stream, claim, move |opened| {
                     let stream = PodStream::new(opened, link.commands, share);
                     let served = api_proxy::serve(upstream, request, stream);
                     tokio::spawn(panics::isolate(format!("request of a pod of node {name}"), served)).abort_handle()
@@ -43,7 +42,16 @@ impl Connection {
         }
     }
 
-    fn admit(&self, request: &ApiRequest) -> Result<(Arc<Upstream>, PodClaim, Share), Refusal> {
+    /// Ends what pods have begun that the node has no more: a watch would outlive its pod for as long as the API lets it.
+    pub(super) fn end_requests_of_deleted(&mut self) {
+        let state = self.node.state();
+        self.streams.end_requests(&mut self.session, |claim| {
+            let held = state.uid(&Kind::Pod.key(claim.namespace.as_str(), claim.name.as_str()));
+            head::is_bound(claim, held, state.is_listed()).is_err_and(|refusal| refusal.code == 403)
+        });
+    }
+
+    fn admit(&self, request: &ApiRequest) -> Result<(Arc<Upstream>, PodClaim, RequestShare), Refusal> {
         let none = || Refusal::unavailable("this bridge passes on no requests of pods");
         let upstream = self.shared.settings.pod_requests.clone().ok_or_else(none)?;
         let claim = head::pod_of(request)?;
@@ -55,7 +63,7 @@ impl Connection {
         if self.streams.requests_of(&claim.uid) >= EACH_POD {
             return Err(Refusal::busy("too many requests of this pod are under way, please try again later"));
         }
-        let share = self.shared.request_memory.take(&claim.namespace, request.has_body)?;
+        let share = self.shared.request_memory.take(&claim.namespace, &self.node.name)?;
         Ok((upstream, claim, share))
     }
 }

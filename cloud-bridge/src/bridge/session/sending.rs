@@ -15,6 +15,9 @@ impl Connection {
     /// The next frame to send. A waiting large object comes after everything else.
     pub(super) fn next_frame(&mut self) -> Option<Frame> {
         let frame = self.session.poll_frame(&self.node.state(), self.start.elapsed());
+        if frame.is_some() {
+            self.streams.framed(&self.session);
+        }
         self.take_turns();
         if frame.is_some() || !self.session.may_send_large() {
             return frame;

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::bridge::api_proxy;
+use crate::bridge::api_proxy::head::PodClaim;
 use crate::bridge::chunks::{ChunkSender, Chunks};
 use crate::bridge::node::OpenStream;
 use crate::bridge::stream_memory::ROOM;
@@ -27,9 +28,10 @@ struct Stream {
 
 /// A request of a pod to the API, which the stream is for.
 struct PodRequest {
-    /// Uid of the pod.
-    pod: String,
+    pod: PodClaim,
     task: AbortHandle,
+    /// Bytes of the answer that the session has, and that wait for the line.
+    passed: usize,
 }
 
 impl Drop for Stream {
@@ -69,18 +71,26 @@ impl Serving {
 
     /// The node has opened this stream for a request of a pod. `start` starts the task of the request, which ends with
     /// the stream.
-    pub(super) fn accept(&mut self, id: StreamId, pod: String, start: impl FnOnce(OpenStream) -> AbortHandle) {
+    pub(super) fn accept(&mut self, id: StreamId, pod: PodClaim, start: impl FnOnce(OpenStream) -> AbortHandle) {
         let (sender, chunks) = Chunks::new();
         let room = Arc::new(Semaphore::new(api_proxy::ROOM));
         let task = start(OpenStream { id, chunks, room: Arc::clone(&room) });
-        let request = Some(PodRequest { pod, task });
+        let request = Some(PodRequest { pod, task, passed: 0 });
         self.streams.insert(id, Stream { chunks: sender, waiting: VecDeque::new(), room, request });
     }
 
     /// Number of open requests of the pod with this uid.
     pub(super) fn requests_of(&self, pod: &str) -> usize {
         let requests = self.streams.values().filter_map(|stream| stream.request.as_ref());
-        requests.filter(|request| request.pod == pod).count()
+        requests.filter(|request| request.pod.uid == pod).count()
+    }
+
+    /// Ends the requests of these pods.
+    pub(super) fn end_requests(&mut self, session: &mut BridgeSession, is_over: impl Fn(&PodClaim) -> bool) {
+        let over = |stream: &Stream| stream.request.as_ref().is_some_and(|request| is_over(&request.pod));
+        for (id, _) in self.streams.extract_if(|_, stream| over(stream)) {
+            session.stream_end(id, Some("its pod is not on this node any more".to_owned()));
+        }
     }
 
     pub(super) fn send(&mut self, session: &mut BridgeSession, id: StreamId, data: Vec<u8>) {
@@ -98,9 +108,23 @@ impl Serving {
         }
         let data: Vec<u8> = stream.waiting.drain(..now).collect();
         match session.stream_send(id, &data) {
-            Ok(()) => stream.room.add_permits(now),
+            Ok(()) => match &mut stream.request {
+                Some(request) => request.passed += now,
+                None => stream.room.add_permits(now),
+            },
             // Room was checked above, so the stream has ended, and its end is about to arrive.
             Err(error) => log::debug!("stream {id}: {error}"),
+        }
+    }
+
+    /// The session has given a frame away: requests of pods have room again for what is in frames. So the room of a
+    /// request is all that it holds here, whatever the node has credit for.
+    pub(super) fn framed(&mut self, session: &BridgeSession) {
+        for (id, stream) in &mut self.streams {
+            let Some(request) = &mut stream.request else { continue };
+            let left = session.stream_waiting(*id).min(request.passed);
+            stream.room.add_permits(request.passed - left);
+            request.passed = left;
         }
     }
 
