@@ -54,6 +54,7 @@ impl Keeping {
         let Some(page) = tee.complete() else { return };
         let now = (shared.now(), now_ms());
         shared.cache.borrow_mut().put(key, &account, page, is_secret, now);
+        shared.write_later();
     }
 }
 
