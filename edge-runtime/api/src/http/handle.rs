@@ -39,7 +39,9 @@ async fn serve(seat: &Seat, request: Request<Incoming>) -> Result<Response<Conte
         shared.count(|counters| counters.unknown += 1);
         return Err(Refusal::unknown_token());
     };
-    seat.is_pod(&who.uid);
+    if !seat.is_pod(&who.uid) {
+        return Err(Refusal::too_many_connections());
+    }
     let request = filter::request(&head, !body.is_end_stream())?;
     let asked = Asked::of(&request);
     if asked.wants_initial_events && shared.cache.borrow().is_on() {

@@ -27,9 +27,9 @@ impl Seat {
         shared.guests.borrow_mut().runs(number, task);
     }
 
-    /// A token of this pod has come.
-    pub(super) fn is_pod(&self, uid: &str) {
-        self.shared.guests.borrow_mut().is_pod(self.number, uid);
+    /// A token of this pod has come. Returns `false` if the pod has too many connections already.
+    pub(super) fn is_pod(&self, uid: &str) -> bool {
+        self.shared.guests.borrow_mut().is_pod(self.number, uid)
     }
 }
 
