@@ -60,7 +60,9 @@ impl Guests {
             }
         }
         let guest = self.all.remove(&most.1?)?;
-        guest.task.inspect(AbortHandle::abort);
+        if let Some(task) = guest.task {
+            task.abort();
+        }
         Some(())
     }
 
@@ -126,10 +128,7 @@ mod tests {
         assert!(guests.is_pod(new, "u"));
         assert_eq!(guests.all.len(), MAX_CONNECTIONS);
         assert!(!guests.all.contains_key(&1), "the oldest of an address that has most");
-        assert!(
-            (0..100).filter(|_| guests.admit(from(1)).is_some()).count() <= 2,
-            "they take no place from each other"
-        );
+        assert!((0..100).all(|_| guests.admit(from(1)).is_none()), "an address with many takes no place");
         assert!(guests.all.contains_key(&new));
     }
 

@@ -86,7 +86,7 @@ impl Drop for Again {
 }
 
 async fn read(shared: &Rc<Shared>, account: &str, list: &ApiRequest, asked: &Asked) -> Option<()> {
-    let stream = shared.relay().await?.open(list)?;
+    let stream = shared.relay().await?.open(list, false)?;
     let answer = head(&stream).await.ok()?;
     let mut keeping = Keeping::new(shared, account, asked, &answer)?;
     loop {
