@@ -22,5 +22,6 @@ mod tee;
 mod wear;
 
 pub(crate) use admit::may_keep;
+pub(crate) use answer::Answer;
 pub(crate) use store::{Cache, WRITES};
 pub(crate) use tee::{Room, Tee};

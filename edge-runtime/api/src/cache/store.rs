@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, SystemTime};
 
 use sampan_sys::files::unless_missing;
@@ -40,6 +40,8 @@ struct Entry {
     read_ms: u64,
     /// Newer than the file, or without one.
     fresh: Option<Rc<Answer>>,
+    /// The file's content while a pod reads it: another pod that reads it takes no further memory.
+    lent: Weak<Answer>,
     is_secret: bool,
 }
 
@@ -134,6 +136,7 @@ impl Cache {
         }
         entry.digest = Some(digest);
         entry.fresh = Some(Rc::new(answer));
+        entry.lent = Weak::new();
         self.write(&name, key, now);
         self.make_room();
     }
@@ -178,8 +181,8 @@ impl Cache {
         }
     }
 
-    /// The newest answer of a path for a ServiceAccount.
-    pub(crate) fn get(&mut self, key: &Digest, account: &str) -> Option<Rc<Answer>> {
+    /// The newest answer of a path for a ServiceAccount, and when the API last gave it.
+    pub(crate) fn get(&mut self, key: &Digest, account: &str) -> Option<(Rc<Answer>, u64)> {
         let name = hex(key);
         self.uses += 1;
         let entry = self.entries.get_mut(&name)?;
@@ -187,15 +190,16 @@ impl Cache {
         let read_ms = entry.read_ms;
         let answer = match &entry.fresh {
             Some(fresh) => Some(Rc::clone(fresh)),
-            None => self.disk.read(account, key).map(Rc::new),
+            None => entry.lent.upgrade().or_else(|| self.disk.read(account, key).map(Rc::new)),
         };
+        entry.lent = answer.as_ref().map(Rc::downgrade).unwrap_or_default();
         let Some(answer) = answer.filter(|answer| answer.account == account) else {
             self.forget(key, account);
             return None;
         };
         // The same was read again since, maybe by a clock that was set back.
-        let is_again = read_ms > 0 && read_ms != answer.read_ms;
-        Some(if is_again { Rc::new(Answer { read_ms, ..Answer::clone(&answer) }) } else { answer })
+        let read_ms = if read_ms > 0 { read_ms } else { answer.read_ms };
+        Some((answer, read_ms))
     }
 
     /// The API no longer gives this answer.

@@ -48,7 +48,7 @@ async fn serve(seat: &Seat, request: Request<Incoming>) -> Result<Response<Conte
         return Err(Refusal::initial_events());
     }
     let full = "too many requests of this pod are under way";
-    let under_way = who.begin().ok_or_else(|| Refusal::too_many(full))?;
+    let under_way = Rc::new(who.begin().ok_or_else(|| Refusal::too_many(full))?);
     let job = Job { shared: Rc::clone(shared), who, request, asked, under_way };
     match shared.relay().await {
         Some(relay) => online::answer(&relay, job, body).await,

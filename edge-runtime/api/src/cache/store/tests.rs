@@ -19,8 +19,8 @@ fn put(cache: &mut Cache, path: &str, body: &[u8], seconds: u64) {
 }
 
 fn get(cache: &mut Cache, path: &str) -> Option<(Vec<u8>, u64)> {
-    let answer = cache.get(&sha256(path.as_bytes()), ACCOUNT)?;
-    Some((answer.page("")?.body.clone(), answer.read_ms))
+    let (answer, read_ms) = cache.get(&sha256(path.as_bytes()), ACCOUNT)?;
+    Some((answer.page("")?.body.clone(), read_ms))
 }
 
 fn files(folder: &Path) -> usize {
@@ -181,4 +181,16 @@ fn clock_that_jumps_neither_keeps_nor_deletes_an_account() {
     put(&mut cache, "q", b"1", 5_000);
     put(&mut cache, "q", b"1", 7);
     assert_eq!(get(&mut cache, "q").map(|(_, read_ms)| read_ms), Some(7_000), "the clock was set back");
+}
+
+#[test]
+fn answer_that_many_read_is_in_memory_once() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    put(&mut open(folder.path()), "p", b"1", 0);
+    let mut cache = open(folder.path());
+    let mut read = || cache.get(&sha256(b"p"), ACCOUNT).expect("kept").0;
+    let one = read();
+    assert!(Rc::ptr_eq(&one, &read()));
+    put(&mut cache, "p", b"2", 0);
+    assert_eq!(get(&mut cache, "p").map(|(body, _)| body), Some(b"2".to_vec()));
 }
