@@ -16,7 +16,7 @@ pub(super) struct Seat {
 impl Seat {
     /// `None`: there are too many connections.
     pub(super) fn take(shared: &Rc<Shared>, from: IpAddr) -> Option<Self> {
-        let number = shared.guests.borrow_mut().admit(from)?;
+        let number = shared.guests.borrow_mut().admit(from, shared.now())?;
         Some(Self { shared: Rc::clone(shared), number })
     }
 
