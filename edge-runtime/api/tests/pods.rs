@@ -253,3 +253,19 @@ fn large_body_is_refused() {
         node.end().await;
     });
 }
+
+#[test]
+fn page_that_is_too_old_leaves_what_is_kept() {
+    block_on(async {
+        let mut node = Node::start().await;
+        for (path, status) in [(PODS.to_owned(), 200), (format!("{PODS}?limit=1&continue=x"), 410)] {
+            let mut stream = node.connect(1).await.expect("connects");
+            stream.write_all(text("GET", &path, TOKEN, "").as_bytes()).await.expect("written");
+            node.answer(status, LIST).await;
+            assert_eq!(Answer::read(&mut stream).await.status, status);
+        }
+        node.link(false).await;
+        assert_eq!(node.ask("GET", PODS, TOKEN, "").await.body, LIST);
+        node.end().await;
+    });
+}
