@@ -40,13 +40,17 @@ pub(crate) struct Asked {
 impl Asked {
     pub(crate) fn of(request: &ApiRequest) -> Self {
         let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
-        let pairs: Vec<(&str, &str)> = query
+        let pairs: Vec<(String, &str)> = query
             .split('&')
             .filter(|pair| !pair.is_empty())
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .map(|(key, value)| (decoded(key), value))
             .collect();
         let value = |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let raw: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        // The API decodes before it looks: an encoded `secrets` is one, too.
+        let plain = decoded(path);
+        let parts: Vec<&str> = plain.split('/').filter(|part| !part.is_empty()).collect();
         let is_get = request.method == "GET";
         // The old form: /api/v1/watch/..., /apis/GROUP/VERSION/watch/....
         let old_watch = match parts.as_slice() {
@@ -60,9 +64,10 @@ impl Asked {
             && of_api
             && !value("follow").is_some_and(is_true)
             && !parts.iter().skip(2).any(|part| NOT_KEPT.contains(part));
-        let mut kept: Vec<_> = pairs.iter().filter(|(key, _)| !NOT_IN_KEY.contains(key)).collect();
+        let mut kept: Vec<_> = pairs.iter().filter(|(key, _)| !NOT_IN_KEY.contains(&key.as_str())).collect();
         kept.sort();
-        let kept: String = kept.iter().map(|(key, value)| format!("&{key}={value}")).collect();
+        // Quoted: a decoded key may hold any character.
+        let kept: String = kept.iter().map(|(key, value)| format!("&{key:?}={value}")).collect();
         let header = |name: &str| request.header(name).unwrap_or_default().replace(' ', "");
         let gzip = header("accept-encoding").split(',').any(|one| one == "gzip" || one.starts_with("gzip;"));
         Self {
@@ -73,7 +78,7 @@ impl Asked {
             is_paged: value("limit").is_some_and(|limit| !matches!(limit, "" | "0")) || value("continue").is_some(),
             page: value("continue").map(decoded).unwrap_or_default(),
             timeout_s: value("timeoutSeconds").and_then(|seconds| seconds.parse().ok()),
-            what: format!("/{}?{kept}\n{}\n{gzip}", parts.join("/"), header("accept")),
+            what: format!("/{}?{kept}\n{}\n{gzip}", raw.join("/"), header("accept")),
         }
     }
 
@@ -110,7 +115,8 @@ fn decoded(value: &str) -> String {
 /// The list that belongs to a watch: the same path and headers, without the parameters of a watch.
 pub(crate) fn list_of(watch: &ApiRequest) -> ApiRequest {
     let (path, query) = watch.path.split_once('?').unwrap_or((&watch.path, ""));
-    let of_list = |pair: &&str| !NOT_IN_KEY.contains(&pair.split_once('=').map_or(*pair, |(key, _)| key));
+    let of_list =
+        |pair: &&str| !NOT_IN_KEY.contains(&decoded(pair.split_once('=').map_or(*pair, |(key, _)| key)).as_str());
     let query: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).filter(of_list).collect();
     let path = if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) };
     ApiRequest { path, ..watch.clone() }
@@ -197,6 +203,17 @@ mod tests {
         let asked = get("/api/v1/namespaces/a/secrets?continue=a%3D%3d+b%");
         assert!(asked.is_paged && asked.is_secret);
         assert_eq!(asked.page, "a== b%");
+    }
+
+    #[test]
+    fn encoded_request_is_what_the_api_takes_it_for() {
+        assert!(get("/api/v1/namespaces/a/secret%73").is_secret);
+        assert!(get("/api/v1/namespaces/a/secrets%2Fb").is_secret);
+        assert!(!get("/api/v1/namespaces/a/pods/b/lo%67").is_kept);
+        assert!(get("/api/v1/pods?%77atch=1").is_watch && !get("/api/v1/pods?%77atch=1").is_kept);
+        assert!(get("/api/v1/pods?l%69mit=1").is_paged);
+        assert_ne!(get("/api/v1/pods?a%26b=1").key("a"), get("/api/v1/pods?a&b=1").key("a"));
+        assert_eq!(list_of(&request("GET", "/api/v1/pods?%77atch=1&a=b", &[])).path, "/api/v1/pods?a=b");
     }
 
     #[test]

@@ -64,6 +64,13 @@ impl Who {
     }
 }
 
+impl UnderWay {
+    /// Whether the pod has no other one.
+    pub(crate) fn is_only(&self) -> bool {
+        self.0.requests.get() == 1
+    }
+}
+
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.requests.set(self.0.requests.get().saturating_sub(1));
@@ -229,8 +236,9 @@ mod tests {
         pods.tell(NOW, pod("a", &["a"]));
         let who = pods.find(NOW, &sha256(b"a")).expect("known");
         let mut all: Vec<_> = (0..MAX_REQUESTS).map(|_| who.begin().expect("room")).collect();
-        assert!(who.begin().is_none());
-        all.pop();
+        assert!(who.begin().is_none() && all.iter().all(|one| !one.is_only()));
+        all.truncate(1);
+        assert!(all.iter().all(UnderWay::is_only));
         assert!(who.begin().is_some());
     }
 }

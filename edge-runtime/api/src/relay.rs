@@ -14,7 +14,10 @@ use sampan_sys::vec_map::VecMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
-/// Bytes that wait for the socket, beyond which bodies wait.
+/// Streams that are left to pods without any: some pods with many watches take not all of them.
+const RESERVED: usize = 4;
+/// Bytes that wait for the socket, beyond which bodies wait and no stream is opened: pods that open and cancel requests
+/// would gather them there while the daemon does not read.
 const FULL: usize = 64 << 10;
 const CHUNK: usize = 16 << 10;
 
@@ -56,9 +59,11 @@ pub(crate) struct Stream {
 }
 
 impl Relay {
-    /// Opens a stream. `None`: too many are open, or the connection has ended.
-    pub(crate) fn open(self: &Rc<Self>, request: &ApiRequest) -> Option<Stream> {
-        if self.is_closed.get() || self.open.borrow().len() >= MAX_REQUESTS {
+    /// Opens a stream. `None`: too many are open, or the connection has ended, or does not move. `is_first`: the pod has
+    /// no other.
+    pub(crate) fn open(self: &Rc<Self>, request: &ApiRequest, is_first: bool) -> Option<Stream> {
+        let most = if is_first { MAX_REQUESTS } else { MAX_REQUESTS - RESERVED };
+        if self.is_closed.get() || self.open.borrow().len() >= most || self.out.borrow().len() > FULL {
             return None;
         }
         let number = self.newest.get() + 1;

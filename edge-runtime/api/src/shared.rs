@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::cache::{Cache, Room};
+use crate::cache::{Cache, Room, WRITES};
 use crate::counters::Counters;
 use crate::guests::Guests;
 use crate::link::Link;
@@ -37,6 +37,7 @@ pub(crate) struct Shared {
     counters: RefCell<Counters>,
     counted: RefCell<Counters>,
     is_counting: Cell<bool>,
+    is_writing: Cell<bool>,
 }
 
 /// The time in milliseconds of the Unix epoch.
@@ -63,6 +64,7 @@ impl Shared {
             counters: RefCell::default(),
             counted: RefCell::default(),
             is_counting: Cell::new(false),
+            is_writing: Cell::new(false),
         }
     }
 
@@ -187,6 +189,21 @@ impl Shared {
     /// Writes what the cache has not written yet.
     pub(crate) fn flush(&self) {
         self.cache.borrow_mut().flush(self.now());
+    }
+
+    /// Writes later what may not be written yet: a power cut would take it. No timer runs where nothing waits.
+    pub(crate) fn write_later(self: &Rc<Self>) {
+        if !self.cache.borrow().has_unwritten() || self.is_writing.replace(true) {
+            return;
+        }
+        let shared = Rc::clone(self);
+        spawn_local(async move {
+            while shared.cache.borrow().has_unwritten() {
+                sleep(WRITES).await;
+                shared.flush();
+            }
+            shared.is_writing.set(false);
+        });
     }
 
     /// The way to the bridge. Waits a moment for a link that was lost just now.

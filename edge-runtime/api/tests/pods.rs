@@ -190,10 +190,26 @@ fn connections_have_a_limit() {
             }
             assert!(node.connect(from).await.is_err(), "the 17th of one address");
         }
-        assert!(node.connect(5).await.is_err(), "the 65th");
+        let mut other = node.connect(5).await.expect("the 65th: an address with many gives way");
+        other.write_all(text("GET", "/metrics", TOKEN, "").as_bytes()).await.expect("written");
+        assert_eq!(Answer::read(&mut other).await.status, 404, "it is served");
         held.clear();
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert!(node.connect(5).await.is_ok());
+        node.end().await;
+    });
+}
+
+#[test]
+fn unknown_token_ends_the_connection() {
+    block_on(async {
+        let mut node = Node::start().await;
+        let mut stream = node.connect(1).await.expect("connects");
+        let request = text("GET", PODS, "other", "").replace("connection: close\r\n", "");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let answer = timeout(Duration::from_secs(5), Answer::read(&mut stream)).await.expect("is closed");
+        assert_eq!(answer.status, 401);
+        assert!(answer.head.contains("connection: close"), "{}", answer.head);
         node.end().await;
     });
 }
@@ -234,6 +250,22 @@ fn large_body_is_refused() {
         );
         stream.write_all(head.as_bytes()).await.expect("written");
         assert_eq!(Answer::read(&mut stream).await.status, 413);
+        node.end().await;
+    });
+}
+
+#[test]
+fn page_that_is_too_old_leaves_what_is_kept() {
+    block_on(async {
+        let mut node = Node::start().await;
+        for (path, status) in [(PODS.to_owned(), 200), (format!("{PODS}?limit=1&continue=x"), 410)] {
+            let mut stream = node.connect(1).await.expect("connects");
+            stream.write_all(text("GET", &path, TOKEN, "").as_bytes()).await.expect("written");
+            node.answer(status, LIST).await;
+            assert_eq!(Answer::read(&mut stream).await.status, status);
+        }
+        node.link(false).await;
+        assert_eq!(node.ask("GET", PODS, TOKEN, "").await.body, LIST);
         node.end().await;
     });
 }

@@ -14,6 +14,7 @@ mod relay;
 mod requests;
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::rc::Rc;
 
 use async_executor::Task;
@@ -31,6 +32,7 @@ use crate::helper::programs::API as PROGRAM;
 use crate::launch::Launch;
 use crate::net::dns_link;
 use crate::pod::local_api::PORT;
+use crate::sys::files::remove_tree;
 use crate::sys::vec_map::VecMap;
 
 #[derive(Default)]
@@ -73,7 +75,13 @@ impl LocalApi {
     /// not joined has no pod with a token, and needs none.
     pub(super) fn start(&mut self, cx: &mut Context, launch: &Launch) {
         let config = cx.config.local_api;
-        let Some(link) = cx.link.clone().filter(|_| config.is_on()) else { return PROGRAM.end(&cx.paths) };
+        let Some(link) = cx.link.clone().filter(|_| config.is_on()) else {
+            PROGRAM.end(&cx.paths);
+            if !config.is_on() {
+                forget(&cx.paths.api());
+            }
+            return;
+        };
         let listen = addresses(cx, launch);
         if listen.is_empty() {
             log::warn!("the local API has no address: pods of this node have no network yet");
@@ -215,6 +223,17 @@ fn addresses(cx: &Context, launch: &Launch) -> Vec<IpAddr> {
         }
     }
     all
+}
+
+/// Deletes the answers that an earlier helper has kept, which may hold Secrets. Its certificate stays: pods trust it.
+fn forget(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Err(error) = remove_tree(&entry.path())
+        {
+            log::warn!("{}: cannot delete kept answers of the API: {error}", entry.path().display());
+        }
+    }
 }
 
 /// What pods trust: the last certificate of the helper's, that of its authority, as it says itself when it is ready.

@@ -4,12 +4,13 @@ use super::admit::{MAX_ANSWER, Next};
 use super::answer::Page;
 use crate::pods::Digest;
 
-/// Lists at once that are incomplete. The oldest one goes.
+/// Lists at once that are incomplete. The oldest one goes, of the same ServiceAccount if it has one.
 const MAX_CHAINS: usize = 4;
 
 #[derive(Debug)]
 struct Chain {
     key: Digest,
+    account: String,
     pages: Vec<Page>,
     next: String,
 }
@@ -19,7 +20,7 @@ pub(super) struct Chains(Vec<Chain>);
 
 impl Chains {
     /// Adds a page. Returns all pages of its list, if this was the last one.
-    pub(super) fn add(&mut self, key: Digest, page: Page, next: Next) -> Option<Vec<Page>> {
+    pub(super) fn add(&mut self, key: Digest, account: &str, page: Page, next: Next) -> Option<Vec<Page>> {
         let known = self.0.iter().position(|chain| chain.key == key).map(|at| self.0.remove(at));
         let mut pages = match known {
             _ if page.token.is_empty() => Vec::new(),
@@ -36,9 +37,9 @@ impl Chains {
             Next::End if size <= MAX_ANSWER => return Some(pages),
             Next::Page(next) if size <= MAX_ANSWER => {
                 if self.0.len() >= MAX_CHAINS {
-                    self.0.remove(0);
+                    self.0.remove(self.0.iter().position(|chain| chain.account == account).unwrap_or_default());
                 }
-                self.0.push(Chain { key, pages, next });
+                self.0.push(Chain { key, account: account.to_owned(), pages, next });
             }
             _ => {}
         }
@@ -62,35 +63,45 @@ mod tests {
     fn list_is_whole_with_its_last_page() {
         let mut chains = Chains::default();
         let key = [1; 32];
-        assert_eq!(tokens(chains.add(key, page("", 1), Next::End)), Some(vec![String::new()]));
-        assert_eq!(tokens(chains.add(key, page("", 1), Next::Page("a".into()))), None);
-        assert_eq!(tokens(chains.add([2; 32], page("", 1), Next::Page("x".into()))), None);
-        assert_eq!(tokens(chains.add(key, page("b", 1), Next::End)), None, "a page of another list");
-        assert_eq!(tokens(chains.add(key, page("a", 1), Next::Page("b".into()))), None);
-        let all = tokens(chains.add(key, page("b", 1), Next::End));
+        assert_eq!(tokens(chains.add(key, "a", page("", 1), Next::End)), Some(vec![String::new()]));
+        assert_eq!(tokens(chains.add(key, "a", page("", 1), Next::Page("a".into()))), None);
+        assert_eq!(tokens(chains.add([2; 32], "a", page("", 1), Next::Page("x".into()))), None);
+        assert_eq!(tokens(chains.add(key, "a", page("b", 1), Next::End)), None, "a page of another list");
+        assert_eq!(tokens(chains.add(key, "a", page("a", 1), Next::Page("b".into()))), None);
+        let all = tokens(chains.add(key, "a", page("b", 1), Next::End));
         assert_eq!(all, Some(vec![String::new(), "a".into(), "b".into()]));
-        assert_eq!(tokens(chains.add(key, page("b", 1), Next::End)), None, "it is over");
+        assert_eq!(tokens(chains.add(key, "a", page("b", 1), Next::End)), None, "it is over");
     }
 
     #[test]
     fn first_page_begins_again() {
         let mut chains = Chains::default();
-        chains.add([1; 32], page("", 1), Next::Page("a".into()));
-        chains.add([1; 32], page("", 1), Next::Page("b".into()));
-        assert_eq!(tokens(chains.add([1; 32], page("a", 1), Next::End)), None);
-        assert!(chains.add([1; 32], page("b", 1), Next::End).is_some());
+        chains.add([1; 32], "a", page("", 1), Next::Page("a".into()));
+        chains.add([1; 32], "a", page("", 1), Next::Page("b".into()));
+        assert_eq!(tokens(chains.add([1; 32], "a", page("a", 1), Next::End)), None);
+        assert!(chains.add([1; 32], "a", page("b", 1), Next::End).is_some());
     }
 
     #[test]
     fn incomplete_lists_have_limits() {
         let mut chains = Chains::default();
-        chains.add([1; 32], page("", MAX_ANSWER), Next::Page("a".into()));
-        assert_eq!(tokens(chains.add([1; 32], page("a", 1), Next::End)), None, "too large");
+        chains.add([1; 32], "a", page("", MAX_ANSWER), Next::Page("a".into()));
+        assert_eq!(tokens(chains.add([1; 32], "a", page("a", 1), Next::End)), None, "too large");
         for key in 0..100 {
-            chains.add([key; 32], page("", 1), Next::Page("a".into()));
+            chains.add([key; 32], "a", page("", 1), Next::Page("a".into()));
         }
         assert_eq!(chains.0.len(), MAX_CHAINS);
-        chains.add([200; 32], page("", 1), Next::Unknown);
+        chains.add([200; 32], "a", page("", 1), Next::Unknown);
         assert!(chains.0.iter().all(|chain| chain.key != [200; 32]));
+    }
+
+    #[test]
+    fn account_with_many_incomplete_lists_loses_its_own() {
+        let mut chains = Chains::default();
+        chains.add([1; 32], "quiet", page("", 1), Next::Page("a".into()));
+        for key in 2..100 {
+            chains.add([key; 32], "loud", page("", 1), Next::Page("a".into()));
+        }
+        assert!(chains.add([1; 32], "quiet", page("a", 1), Next::End).is_some());
     }
 }

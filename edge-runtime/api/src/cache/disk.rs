@@ -13,6 +13,8 @@ use crate::pods::{Digest, hex, sha256};
 
 /// Answers of a ServiceAccount without pods here are deleted after this time.
 const FORGOTTEN: Duration = Duration::from_secs(7 * 86_400);
+/// 2026-01-01, since the epoch. A clock before it was not set yet.
+const SET: Duration = Duration::from_secs(1_767_225_600);
 
 /// A file as it was found.
 #[derive(Debug)]
@@ -87,18 +89,29 @@ impl Disk {
 
     /// A ServiceAccount has, or just had, a pod here.
     pub(super) fn touch(&self, account: &str, now: SystemTime) {
+        if !is_set(now) {
+            return;
+        }
         if let Ok(folder) = File::open(self.folder.join(account_name(account))) {
             // The time of an answer is as good.
             let _ = folder.set_modified(now);
         }
     }
 
-    /// Deletes the folders of ServiceAccounts that have had no pod for long. Returns their names.
+    /// Deletes the folders of ServiceAccounts that have had no pod for long. Returns their names. A folder's time in the
+    /// future is of a clock that was wrong: its week begins now.
     pub(super) fn forget(&self, now: SystemTime, has_pods: impl Fn(&str) -> bool) -> Vec<String> {
         let mut gone = Vec::new();
+        if !is_set(now) {
+            return gone;
+        }
         for account in entries(&self.folder) {
             let folder = self.folder.join(&account);
             let touched = fs::metadata(&folder).and_then(|meta| meta.modified());
+            if touched.as_ref().is_ok_and(|touched| *touched > now) {
+                // Tried again the next time.
+                let _ = File::open(&folder).and_then(|folder| folder.set_modified(now));
+            }
             let is_old = touched.is_ok_and(|touched| now.duration_since(touched).is_ok_and(|age| age > FORGOTTEN));
             if is_old && !has_pods(&account) {
                 match fs::remove_dir_all(&folder) {
@@ -109,6 +122,10 @@ impl Disk {
         }
         gone
     }
+}
+
+fn is_set(now: SystemTime) -> bool {
+    now.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|since| since >= SET)
 }
 
 fn entries(folder: &Path) -> Vec<String> {

@@ -10,6 +10,7 @@
 //! | `disk` | the files |
 //! | `store` | all of it |
 //! | `tee` | an answer on its way to a pod |
+//! | `wear` | how much is written for one ServiceAccount (pure) |
 
 mod admit;
 mod answer;
@@ -18,7 +19,9 @@ mod disk;
 mod evict;
 mod store;
 mod tee;
+mod wear;
 
 pub(crate) use admit::may_keep;
-pub(crate) use store::Cache;
+pub(crate) use answer::Answer;
+pub(crate) use store::{Cache, WRITES};
 pub(crate) use tee::{Room, Tee};

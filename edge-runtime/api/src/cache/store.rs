@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::{Duration, SystemTime};
 
 use sampan_sys::files::unless_missing;
@@ -12,13 +12,14 @@ use super::admit::{MAX_ANSWER, Next};
 use super::answer::{Answer, Page};
 use super::chains::Chains;
 use super::disk::{Disk, account_name};
-use super::evict::evict;
+use super::evict::{Item, evict};
+use super::wear::{WINDOW, Wear};
 use crate::pods::{Digest, hex, unhex};
 
 /// Folders of answers: with Secrets, and without.
 const FOLDERS: [&str; 2] = ["cache", "cache-without-secrets"];
 /// Between two writes of one file: flash wears out.
-const WRITES: Duration = Duration::from_secs(600);
+pub(crate) const WRITES: Duration = WINDOW;
 /// Answers at most.
 const MAX_ANSWERS: usize = 512;
 /// Bytes of answers in memory: newer than on disk, or not for it.
@@ -39,6 +40,8 @@ struct Entry {
     read_ms: u64,
     /// Newer than the file, or without one.
     fresh: Option<Rc<Answer>>,
+    /// The file's content while a pod reads it: another pod that reads it takes no further memory.
+    lent: Weak<Answer>,
     is_secret: bool,
 }
 
@@ -50,7 +53,10 @@ pub(crate) struct Cache {
     secrets_in_memory: bool,
     entries: VecMap<String, Entry>,
     chains: Chains,
+    wear: Wear,
     uses: u64,
+    /// The last write has failed, and was logged.
+    is_failing: bool,
 }
 
 impl Cache {
@@ -64,8 +70,16 @@ impl Cache {
         let disk = Disk::new(folder.join(own));
         let mut found = disk.look(if room == 0 { 0 } else { MAX_ANSWERS });
         found.sort_by_key(|file| file.written);
-        let mut cache =
-            Self { disk, room, secrets_in_memory, entries: VecMap::default(), chains: Chains::default(), uses: 0 };
+        let mut cache = Self {
+            disk,
+            room,
+            secrets_in_memory,
+            entries: VecMap::default(),
+            chains: Chains::default(),
+            wear: Wear::default(),
+            uses: 0,
+            is_failing: false,
+        };
         for file in found {
             cache.uses += 1;
             let entry = Entry { account: file.account, on_disk: file.size, used: cache.uses, ..Entry::default() };
@@ -98,7 +112,7 @@ impl Cache {
         is_secret: bool,
         (now, read_ms): (Duration, u64),
     ) {
-        if let Some(pages) = self.chains.add(key, page, next).filter(|_| self.is_on()) {
+        if let Some(pages) = self.chains.add(key, account, page, next).filter(|_| self.is_on()) {
             let answer = Answer { account: account.to_owned(), read_ms, pages };
             self.keep(&key, answer, is_secret, now);
         }
@@ -117,10 +131,12 @@ impl Cache {
         entry.account = account_name(&answer.account);
         (entry.used, entry.read_ms, entry.is_secret) = (used, answer.read_ms, is_secret);
         if entry.digest == Some(digest) {
-            return;
+            // It may have had to wait since it came.
+            return self.write(&name, key, now);
         }
         entry.digest = Some(digest);
         entry.fresh = Some(Rc::new(answer));
+        entry.lent = Weak::new();
         self.write(&name, key, now);
         self.make_room();
     }
@@ -133,17 +149,28 @@ impl Cache {
             return;
         }
         let Some(fresh) = entry.fresh.take() else { return };
+        if !self.wear.allows(&entry.account, fresh.size(), self.room / 2, now) {
+            entry.fresh = Some(fresh);
+            return;
+        }
         entry.written = Some(now);
         match self.disk.write(key, &fresh) {
-            Ok(()) => entry.on_disk = fresh.size(),
+            Ok(()) => (entry.on_disk, self.is_failing) = (fresh.size(), false),
             Err(error) => {
-                log::warn!("cannot keep an answer of the API on disk: {error}; it stays in memory");
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    log::warn!("cannot keep answers of the API on disk: {error}; they stay in memory");
+                }
                 entry.fresh = Some(fresh);
             }
         }
     }
 
-    /// Writes all that is due: the link is down, or the process ends.
+    /// Whether an answer waits to be written.
+    pub(crate) fn has_unwritten(&self) -> bool {
+        self.entries.values().any(|entry| entry.fresh.is_some() && !(entry.is_secret && self.secrets_in_memory))
+    }
+
+    /// Writes all that is due: the link is down, time has passed, or the process ends.
     pub(crate) fn flush(&mut self, now: Duration) {
         let names: Vec<String> =
             self.entries.iter().filter(|(_, entry)| entry.fresh.is_some()).map(|(name, _)| name.clone()).collect();
@@ -154,8 +181,8 @@ impl Cache {
         }
     }
 
-    /// The newest answer of a path for a ServiceAccount.
-    pub(crate) fn get(&mut self, key: &Digest, account: &str) -> Option<Rc<Answer>> {
+    /// The newest answer of a path for a ServiceAccount, and when the API last gave it.
+    pub(crate) fn get(&mut self, key: &Digest, account: &str) -> Option<(Rc<Answer>, u64)> {
         let name = hex(key);
         self.uses += 1;
         let entry = self.entries.get_mut(&name)?;
@@ -163,15 +190,16 @@ impl Cache {
         let read_ms = entry.read_ms;
         let answer = match &entry.fresh {
             Some(fresh) => Some(Rc::clone(fresh)),
-            None => self.disk.read(account, key).map(Rc::new),
+            None => entry.lent.upgrade().or_else(|| self.disk.read(account, key).map(Rc::new)),
         };
+        entry.lent = answer.as_ref().map(Rc::downgrade).unwrap_or_default();
         let Some(answer) = answer.filter(|answer| answer.account == account) else {
             self.forget(key, account);
             return None;
         };
-        // The same was read again since.
-        let is_newer = read_ms > answer.read_ms;
-        Some(if is_newer { Rc::new(Answer { read_ms, ..Answer::clone(&answer) }) } else { answer })
+        // The same was read again since, maybe by a clock that was set back.
+        let read_ms = if read_ms > 0 { read_ms } else { answer.read_ms };
+        Some((answer, read_ms))
     }
 
     /// The API no longer gives this answer.
@@ -196,21 +224,18 @@ impl Cache {
 
     fn make_room(&mut self) {
         // In memory: what has a file falls back to it.
-        let fresh = self
-            .entries
-            .iter()
-            .filter_map(|(name, entry)| entry.fresh.as_ref().map(|fresh| (name.clone(), fresh.size(), entry.used)));
+        let fresh = self.entries.iter();
+        let fresh = fresh.filter_map(|(name, entry)| Some(entry.item(name, entry.fresh.as_ref()?.size())));
         for name in evict(fresh, self.room.min(MEMORY)) {
             if let Some(entry) = self.entries.get_mut(&name) {
                 (entry.fresh, entry.digest, entry.read_ms) = (None, None, 0);
             }
         }
         self.entries.retain(|_, entry| entry.size() > 0);
-        let all = self.entries.iter().map(|(name, entry)| (name.clone(), entry.size(), entry.used));
-        let mut gone = evict(all, self.room);
+        let mut gone = evict(self.entries.iter().map(|(name, entry)| entry.item(name, entry.size())), self.room);
         let left = self.entries.iter().filter(|(name, _)| !gone.contains(name));
-        let each: Vec<_> = left.map(|(name, entry)| (name.clone(), 1, entry.used)).collect();
-        gone.extend(evict(each.into_iter(), u64::try_from(MAX_ANSWERS).unwrap_or(u64::MAX)));
+        let more = evict(left.map(|(name, entry)| entry.item(name, 1)), u64::try_from(MAX_ANSWERS).unwrap_or(u64::MAX));
+        gone.extend(more);
         for name in gone {
             if let Some(entry) = self.entries.remove(&name).filter(|entry| entry.on_disk > 0) {
                 self.disk.remove_named(&entry.account, &name);
@@ -220,6 +245,10 @@ impl Cache {
 }
 
 impl Entry {
+    fn item<'a>(&'a self, key: &'a str, size: u64) -> Item<'a> {
+        Item { key, account: &self.account, size, used: self.used }
+    }
+
     fn size(&self) -> u64 {
         self.on_disk + self.fresh.as_ref().map_or(0, |fresh| fresh.size())
     }

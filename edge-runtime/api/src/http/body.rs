@@ -1,7 +1,8 @@
-//! An answer's body: whole, through the link, or nothing until the link is back.
+//! An answer's body: whole, from the cache, through the link, or nothing until the link is back.
 
 use std::fmt;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use edge_protocol::channel::{STATUS, STDOUT};
@@ -9,13 +10,28 @@ use hyper::body::{Body, Bytes, Frame, SizeHint};
 
 use super::keep::{Again, Keeping};
 use super::pace::Busy;
+use crate::cache::Answer;
 use crate::pods::UnderWay;
 use crate::relay::Stream;
 
 pub(super) enum Content {
     Whole(Option<Bytes>),
+    Kept(Kept),
     Flow(Box<Flow>),
     Silence(Silence),
+}
+
+/// Bytes that are copied of a kept body at once.
+const PIECE: usize = 16 << 10;
+
+/// A body from the cache. Only the piece that is sent is copied.
+pub(super) struct Kept {
+    pub(super) answer: Rc<Answer>,
+    /// Token of its page.
+    pub(super) page: String,
+    /// Bytes that were sent.
+    pub(super) sent: usize,
+    pub(super) _under_way: Rc<UnderWay>,
 }
 
 /// A body that comes through the link.
@@ -25,13 +41,13 @@ pub(super) struct Flow {
     pub(super) is_watch: bool,
     pub(super) keeping: Option<Keeping>,
     pub(super) _again: Option<Again>,
-    pub(super) _under_way: UnderWay,
+    pub(super) _under_way: Rc<UnderWay>,
 }
 
 /// A watch without events.
 pub(super) struct Silence {
     pub(super) end: Pin<Box<dyn Future<Output = ()>>>,
-    pub(super) _under_way: UnderWay,
+    pub(super) _under_way: Rc<UnderWay>,
 }
 
 /// A body of a connection.
@@ -55,6 +71,21 @@ impl std::error::Error for Cut {}
 impl Answered {
     pub(super) const fn new(content: Content, busy: Busy) -> Self {
         Self { content, _busy: busy }
+    }
+}
+
+impl Kept {
+    fn rest(&self) -> &[u8] {
+        let page = self.answer.page(&self.page);
+        page.and_then(|page| page.body.get(self.sent..)).unwrap_or_default()
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        let rest = self.rest();
+        let piece = rest.get(..PIECE).unwrap_or(rest);
+        let piece = (!piece.is_empty()).then(|| Bytes::copy_from_slice(piece))?;
+        self.sent += piece.len();
+        Some(piece)
     }
 }
 
@@ -95,19 +126,25 @@ impl Body for Answered {
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         match &mut self.get_mut().content {
             Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Kept(kept) => Poll::Ready(kept.next().map(|bytes| Ok(Frame::data(bytes)))),
             Content::Flow(flow) => flow.poll(context),
             Content::Silence(silence) => silence.end.as_mut().poll(context).map(|()| None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.content, Content::Whole(None))
+        match &self.content {
+            Content::Whole(bytes) => bytes.is_none(),
+            Content::Kept(kept) => kept.rest().is_empty(),
+            Content::Flow(_) | Content::Silence(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Whole(Some(bytes)) => SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
             Content::Whole(None) => SizeHint::with_exact(0),
+            Content::Kept(kept) => SizeHint::with_exact(u64::try_from(kept.rest().len()).unwrap_or(u64::MAX)),
             Content::Flow(_) | Content::Silence(_) => SizeHint::default(),
         }
     }

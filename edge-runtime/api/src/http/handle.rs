@@ -39,14 +39,16 @@ async fn serve(seat: &Seat, request: Request<Incoming>) -> Result<Response<Conte
         shared.count(|counters| counters.unknown += 1);
         return Err(Refusal::unknown_token());
     };
-    seat.is_pod(&who.uid);
+    if !seat.is_pod(&who.uid) {
+        return Err(Refusal::too_many_connections());
+    }
     let request = filter::request(&head, !body.is_end_stream())?;
     let asked = Asked::of(&request);
     if asked.wants_initial_events && shared.cache.borrow().is_on() {
         return Err(Refusal::initial_events());
     }
     let full = "too many requests of this pod are under way";
-    let under_way = who.begin().ok_or_else(|| Refusal::too_many(full))?;
+    let under_way = Rc::new(who.begin().ok_or_else(|| Refusal::too_many(full))?);
     let job = Job { shared: Rc::clone(shared), who, request, asked, under_way };
     match shared.relay().await {
         Some(relay) => online::answer(&relay, job, body).await,

@@ -13,5 +13,5 @@ pub(super) struct Job {
     pub(super) who: Rc<Who>,
     pub(super) request: ApiRequest,
     pub(super) asked: Asked,
-    pub(super) under_way: UnderWay,
+    pub(super) under_way: Rc<UnderWay>,
 }

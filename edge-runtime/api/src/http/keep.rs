@@ -28,11 +28,12 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    /// `None`: the answer may not be kept. One that says the pod may not read takes with it what was kept.
+    /// `None`: the answer may not be kept. One that says the pod may not read takes with it what was kept. 410 does not say
+    /// so: a page or a resourceVersion is too old.
     pub(super) fn new(shared: &Rc<Shared>, account: &str, asked: &Asked, answer: &ApiAnswer) -> Option<Self> {
         let key = asked.key(account);
         let mut cache = shared.cache.borrow_mut();
-        if asked.is_kept && matches!(answer.status, 401 | 403 | 404 | 410) {
+        if asked.is_kept && matches!(answer.status, 401 | 403 | 404) {
             cache.forget(&key, account);
         }
         (cache.is_on() && may_keep(asked, answer.status, &answer.headers)).then(|| Self {
@@ -54,6 +55,7 @@ impl Keeping {
         let Some(page) = tee.complete() else { return };
         let now = (shared.now(), now_ms());
         shared.cache.borrow_mut().put(key, &account, page, is_secret, now);
+        shared.write_later();
     }
 }
 
@@ -85,8 +87,12 @@ impl Drop for Again {
 }
 
 async fn read(shared: &Rc<Shared>, account: &str, list: &ApiRequest, asked: &Asked) -> Option<()> {
-    let stream = shared.relay().await?.open(list)?;
+    let stream = shared.relay().await?.open(list, false)?;
     let answer = head(&stream).await.ok()?;
+    // The watch may have begun with a token that has expired since. That says nothing about the account.
+    if answer.status == 401 {
+        return None;
+    }
     let mut keeping = Keeping::new(shared, account, asked, &answer)?;
     loop {
         let record = poll_fn(|context| stream.poll_record(context)).await.ok()?;

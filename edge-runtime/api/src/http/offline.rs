@@ -1,15 +1,15 @@
 //! The answer without the link: what the same ServiceAccount last read at the same path; a watch without events until
 //! the link is back; an error for anything else. Writes are never queued and never repeated.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::Response;
-use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, WARNING};
 use jiff::Timestamp;
 use tokio::time::timeout;
 
-use super::body::{Content, Silence};
+use super::body::{Content, Kept, Silence};
 use super::job::Job;
 use super::refusal::Refusal;
 use crate::asked::Asked;
@@ -63,15 +63,21 @@ pub(super) fn answer(job: Job, why: Why) -> Result<Response<Content>, Refusal> {
 /// What the ServiceAccount last read at this path.
 pub(super) fn kept(job: &Job, why: Why) -> Option<Response<Content>> {
     let account = &job.who.account;
-    let answer = job.shared.cache.borrow_mut().get(&job.asked.key(account), account)?;
+    let (answer, read_ms) = job.shared.cache.borrow_mut().get(&job.asked.key(account), account)?;
     let page = answer.page(&job.asked.page)?;
-    let mut response = Response::new(Content::Whole(Some(Bytes::from(page.body.clone()))));
+    let body = Kept {
+        answer: Rc::clone(&answer),
+        page: job.asked.page.clone(),
+        sent: 0,
+        _under_way: Rc::clone(&job.under_way),
+    };
+    let mut response = Response::new(Content::Kept(body));
     for (name, value) in &page.headers {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str())) {
             response.headers_mut().append(name, value);
         }
     }
-    let warning = warning(job.shared.down_since(), why, answer.read_ms);
+    let warning = warning(job.shared.down_since(), why, read_ms);
     if let Ok(warning) = HeaderValue::try_from(warning) {
         response.headers_mut().append(WARNING, warning);
     }

@@ -28,7 +28,7 @@ const OF_CONNECTION: [&str; 8] =
 
 pub(super) async fn answer(relay: &Rc<Relay>, job: Job, body: Incoming) -> Result<Response<Content>, Refusal> {
     let full = "too many requests of this node to the API are under way";
-    let stream = relay.open(&job.request).ok_or_else(|| Refusal::too_many(full))?;
+    let stream = relay.open(&job.request, job.under_way.is_only()).ok_or_else(|| Refusal::too_many(full))?;
     job.shared.count(|counters| counters.passed += 1);
     let answer = exchange(&stream, &job, body).await?;
     let Ok(answer) = answer else { return offline::answer(job, Why::NoAnswer) };

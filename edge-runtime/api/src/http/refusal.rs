@@ -1,7 +1,7 @@
 //! Errors as the API has them: a `Status` as JSON.
 
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde_json::json;
 
@@ -18,15 +18,18 @@ pub(super) struct Refusal {
     reason: &'static str,
     message: String,
     retry_s: Option<u32>,
+    /// The connection ends with it: its place is for others.
+    closes: bool,
 }
 
 impl Refusal {
     fn new(status: StatusCode, reason: &'static str, message: &str) -> Self {
-        Self { status, reason, message: message.to_owned(), retry_s: None }
+        Self { status, reason, message: message.to_owned(), retry_s: None, closes: false }
     }
 
     pub(super) fn unknown_token() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+        let refusal = Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
+        Self { closes: true, ..refusal }
     }
 
     pub(super) fn impersonates() -> Self {
@@ -73,6 +76,10 @@ impl Refusal {
         Self { retry_s: Some(SOON), ..refusal }
     }
 
+    pub(super) fn too_many_connections() -> Self {
+        Self { closes: true, ..Self::too_many("this pod has too many connections to the API of its node") }
+    }
+
     /// The request was not executed.
     pub(super) fn unavailable(message: &str) -> Self {
         let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message);
@@ -99,7 +106,7 @@ impl Refusal {
     }
 
     pub(super) fn answer(&self) -> Response<Content> {
-        let Self { status, reason, message, retry_s } = self;
+        let Self { status, reason, message, retry_s, closes } = self;
         let mut body = json!({
             "kind": "Status",
             "apiVersion": "v1",
@@ -115,6 +122,9 @@ impl Refusal {
         let mut answer = Response::new(Content::Whole(Some(Bytes::from(body.to_string()))));
         *answer.status_mut() = *status;
         answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if *closes {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Some(seconds) = retry_s {
             answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(*seconds));
         }
@@ -141,5 +151,6 @@ mod tests {
         assert_eq!((&body["kind"], &body["code"]), (&json!("Status"), &json!(503)));
         assert_eq!(body["details"]["retryAfterSeconds"], 30);
         assert!(!Refusal::no_answer().answer().headers().contains_key(RETRY_AFTER));
+        assert!(Refusal::unknown_token().answer().headers().contains_key(CONNECTION));
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Seat {
 impl Seat {
     /// `None`: there are too many connections.
     pub(super) fn take(shared: &Rc<Shared>, from: IpAddr) -> Option<Self> {
-        let number = shared.guests.borrow_mut().admit(from)?;
+        let number = shared.guests.borrow_mut().admit(from, shared.now())?;
         Some(Self { shared: Rc::clone(shared), number })
     }
 
@@ -27,9 +27,9 @@ impl Seat {
         shared.guests.borrow_mut().runs(number, task);
     }
 
-    /// A token of this pod has come.
-    pub(super) fn is_pod(&self, uid: &str) {
-        self.shared.guests.borrow_mut().is_pod(self.number, uid);
+    /// A token of this pod has come. Returns `false` if the pod has too many connections already.
+    pub(super) fn is_pod(&self, uid: &str) -> bool {
+        self.shared.guests.borrow_mut().is_pod(self.number, uid)
     }
 }
 

@@ -58,7 +58,7 @@ async fn record(stream: &Stream) -> Result<Record, String> {
 #[test]
 fn request_and_answer_are_frames() {
     test(async |relay, mut daemon| {
-        let stream = relay.open(&request()).expect("room");
+        let stream = relay.open(&request(), true).expect("room");
         let opened = daemon.next().await;
         assert_eq!((opened.stream, opened.kind), (1, Kind::Open));
         assert_eq!(serde_json::from_slice::<ApiRequest>(&opened.payload).expect("JSON"), request());
@@ -68,7 +68,7 @@ fn request_and_answer_are_frames() {
         assert_eq!(record(&stream).await, Err("why".into()));
         drop(stream);
         assert_eq!(relay.len(), 0);
-        let stream = relay.open(&request()).expect("room");
+        let stream = relay.open(&request(), true).expect("room");
         assert_eq!(daemon.next().await.stream, 2, "no second end of the first");
         drop(stream);
         assert_eq!(daemon.next().await.kind, Kind::End);
@@ -78,7 +78,7 @@ fn request_and_answer_are_frames() {
 #[test]
 fn answer_that_is_not_taken_gets_no_credit() {
     test(async |relay, mut daemon| {
-        let stream = relay.open(&request()).expect("room");
+        let stream = relay.open(&request(), true).expect("room");
         daemon.next().await;
         for _ in 0..4 {
             daemon.say(1, Kind::Data, &records(STDOUT, &[0; 16_000])).await;
@@ -93,14 +93,14 @@ fn answer_that_is_not_taken_gets_no_credit() {
             daemon.say(1, Kind::Data, &records(STDOUT, &[0; 16_000])).await;
         }
         while record(&stream).await.is_ok() {}
-        assert!(relay.open(&request()).is_none());
+        assert!(relay.open(&request(), true).is_none());
     });
 }
 
 #[test]
 fn body_waits_for_credit() {
     test(async |relay, mut daemon| {
-        let stream = relay.open(&request()).expect("room");
+        let stream = relay.open(&request(), true).expect("room");
         daemon.next().await;
         let body = vec![1; 100_000];
         let sent = async { stream.send(&body).await };
@@ -124,9 +124,27 @@ fn body_waits_for_credit() {
 #[test]
 fn requests_have_a_limit() {
     test(async |relay, daemon| {
-        let all: Vec<_> = (0..100).filter_map(|_| relay.open(&request())).collect();
+        let all: Vec<_> = (0..100).filter_map(|_| relay.open(&request(), true)).collect();
         assert_eq!(all.len(), MAX_REQUESTS);
         drop(daemon);
         assert!(record(&all[0]).await.is_err());
     });
+}
+
+#[test]
+fn last_streams_are_for_pods_without_any() {
+    test(async |relay, _daemon| {
+        let all: Vec<_> = (0..100).filter_map(|_| relay.open(&request(), false)).collect();
+        assert_eq!(all.len(), MAX_REQUESTS - RESERVED);
+        assert!(relay.open(&request(), true).is_some());
+    });
+}
+
+/// A daemon that hangs: nothing is taken from what waits.
+#[test]
+fn cancelled_requests_do_not_gather() {
+    let relay = Rc::new(Relay::default());
+    let long = ApiRequest { path: format!("/api?{}", "x".repeat(8_000)), ..request() };
+    let opened = (0..10_000).filter(|_| relay.open(&long, true).map(drop).is_some()).count();
+    assert!(opened < 20 && relay.out.borrow().len() < 2 * FULL, "{opened} opened");
 }

@@ -2,7 +2,7 @@
 //! nobody can sign a second one. Two certificates and not one that is its own authority, because webpki (kube-rs)
 //! refuses an authority as a server. Nothing is signed by the cluster's authority.
 //!
-//! It is valid from 2000 to 9999: a board's clock may be wrong, and its files may outlive it.
+//! It is valid from 1970 to 9999: a board's clock may not be set, and its files may outlive it.
 
 use std::fs;
 use std::io;
@@ -113,7 +113,7 @@ fn params(names: &[String], subject: &str) -> Result<CertificateParams, rcgen::E
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, subject);
-    (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(9999, 12, 31));
+    (params.not_before, params.not_after) = (date_time_ymd(1970, 1, 1), date_time_ymd(9999, 12, 31));
     Ok(params)
 }
 
@@ -167,6 +167,16 @@ mod tests {
         assert_ne!(second.chain, third.chain, "another key");
         fs::write(folder.path().join("cert.pem"), "-----BEGIN CERTIFICATE-----\nAA\n").expect("written");
         assert_ne!(get_in(folder.path(), &["10.88.0.1:6443"]).chain, third.chain, "a cut file");
+    }
+
+    /// Without a clock of its own and without a link a board begins in 1970, and so do its pods.
+    #[test]
+    fn certificate_is_valid_while_the_clock_is_not_set() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        for certificate in get_in(folder.path(), &["10.88.0.1:6443"]).chain {
+            let has = |time: &[u8]| certificate.windows(time.len()).any(|window| window == time);
+            assert!(has(b"700101000000Z") && has(b"99991231000000Z"));
+        }
     }
 
     #[test]

@@ -95,6 +95,20 @@ fn pods_trust_the_last_certificate_of_the_file() {
     assert_eq!(authority(""), None);
 }
 
+/// Answers may hold Secrets: they do not stay where nothing manages them.
+#[test]
+fn kept_answers_go_when_the_local_api_is_turned_off() {
+    let mut bench = Bench::new();
+    let folder = bench.node.cx.paths.api();
+    std::fs::create_dir_all(folder.join("cache/account")).unwrap();
+    for file in ["cert.pem", "cache/account/answer"] {
+        std::fs::write(folder.join(file), "x").unwrap();
+    }
+    let node = &mut bench.node;
+    node.local_api.start(&mut node.cx, &node.launch);
+    assert!(!folder.join("cache").exists() && folder.join("cert.pem").exists());
+}
+
 #[test]
 fn streams_of_the_bridge_are_left_to_others() {
     let bench = with_token();

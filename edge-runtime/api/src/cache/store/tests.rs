@@ -19,8 +19,8 @@ fn put(cache: &mut Cache, path: &str, body: &[u8], seconds: u64) {
 }
 
 fn get(cache: &mut Cache, path: &str) -> Option<(Vec<u8>, u64)> {
-    let answer = cache.get(&sha256(path.as_bytes()), ACCOUNT)?;
-    Some((answer.page("")?.body.clone(), answer.read_ms))
+    let (answer, read_ms) = cache.get(&sha256(path.as_bytes()), ACCOUNT)?;
+    Some((answer.page("")?.body.clone(), read_ms))
 }
 
 fn files(folder: &Path) -> usize {
@@ -60,11 +60,12 @@ fn file_is_written_once_in_ten_minutes_and_only_if_changed() {
 fn least_recently_used_answer_goes() {
     let folder = tempfile::tempdir().expect("temp dir");
     let mut cache = Cache::open(folder.path(), 3_000, false);
-    for path in ["a", "b", "c"] {
-        put(&mut cache, path, &[1; 600], 0);
+    // Each in a window of its own: the allowance is half the room.
+    for (path, seconds) in [("a", 0), ("b", 600), ("c", 1_200)] {
+        put(&mut cache, path, &[1; 600], seconds);
     }
     assert!(get(&mut cache, "a").is_some());
-    put(&mut cache, "d", &[1; 600], 0);
+    put(&mut cache, "d", &[1; 600], 1_800);
     assert!(get(&mut cache, "b").is_none() && get(&mut cache, "a").is_some() && get(&mut cache, "d").is_some());
     assert_eq!(files(folder.path()), 3);
     put(&mut cache, "a", &[1; 4_000], 0);
@@ -123,4 +124,73 @@ fn without_room_there_is_no_cache() {
     put(&mut cache, "q", b"1", 0);
     assert!(!cache.is_on() && get(&mut cache, "p").is_none() && get(&mut cache, "q").is_none());
     assert_eq!(files(folder.path()), 0);
+}
+
+#[test]
+fn pod_with_many_paths_wears_no_flash_and_takes_no_room_of_others() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut cache = open(folder.path());
+    put(&mut cache, "quiet", b"1", 0);
+    for path in 0..2_000 {
+        let page = example("ns/loud", b"x").pages.remove(0);
+        let key = sha256(format!("loud{path}").as_bytes());
+        cache.put(key, "ns/loud", (page, Next::End), false, (at(1), 1_000));
+    }
+    assert!(files(folder.path()) <= 129, "{} files", files(folder.path()));
+    assert!(cache.entries.len() <= MAX_ANSWERS);
+    assert!(get(&mut cache, "quiet").is_some());
+}
+
+#[test]
+fn answer_that_waited_is_written_when_it_is_read_again() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut cache = open(folder.path());
+    put(&mut cache, "p", b"1", 0);
+    put(&mut cache, "p", b"2", 10);
+    assert!(cache.has_unwritten());
+    put(&mut cache, "p", b"2", 700);
+    assert!(!cache.has_unwritten());
+    assert_eq!(get(&mut open(folder.path()), "p").map(|(body, _)| body), Some(b"2".to_vec()));
+}
+
+#[test]
+fn folder_that_cannot_be_written_leaves_answers_in_memory() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut cache = open(folder.path());
+    fs::write(folder.path().join(FOLDERS[0]), b"in the way").expect("written");
+    put(&mut cache, "p", b"1", 0);
+    assert!(cache.is_failing && cache.has_unwritten() && get(&mut cache, "p").is_some());
+    fs::remove_file(folder.path().join(FOLDERS[0])).expect("removed");
+    cache.flush(at(600));
+    assert!(!cache.is_failing && !cache.has_unwritten());
+}
+
+#[test]
+fn clock_that_jumps_neither_keeps_nor_deletes_an_account() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let mut cache = open(folder.path());
+    put(&mut cache, "p", b"1", 5);
+    let now = SystemTime::now();
+    let later = |days: u64| now + Duration::from_secs(days * 86_400);
+    cache.disk.touch(ACCOUNT, SystemTime::UNIX_EPOCH);
+    assert!(cache.disk.forget(SystemTime::UNIX_EPOCH, |_| false).is_empty());
+    assert!(cache.disk.forget(later(1), |_| false).is_empty(), "a clock that is not set leaves no mark");
+    cache.disk.touch(ACCOUNT, later(3_650));
+    assert!(cache.disk.forget(now, |_| false).is_empty());
+    assert_eq!(cache.disk.forget(later(8), |_| false).len(), 1, "its week began when the clock was right again");
+    put(&mut cache, "q", b"1", 5_000);
+    put(&mut cache, "q", b"1", 7);
+    assert_eq!(get(&mut cache, "q").map(|(_, read_ms)| read_ms), Some(7_000), "the clock was set back");
+}
+
+#[test]
+fn answer_that_many_read_is_in_memory_once() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    put(&mut open(folder.path()), "p", b"1", 0);
+    let mut cache = open(folder.path());
+    let mut read = || cache.get(&sha256(b"p"), ACCOUNT).expect("kept").0;
+    let one = read();
+    assert!(Rc::ptr_eq(&one, &read()));
+    put(&mut cache, "p", b"2", 0);
+    assert_eq!(get(&mut cache, "p").map(|(body, _)| body), Some(b"2".to_vec()));
 }
