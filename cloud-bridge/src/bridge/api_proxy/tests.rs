@@ -141,10 +141,10 @@ async fn answer_waits_for_a_node_that_does_not_read() {
         std::future::ready(Ok(Response::new(StreamBody::new(frames).boxed_unsync()))).boxed()
     });
     let node = Node::asks(endless, post(false));
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    sleep(Duration::from_millis(100)).await;
     let stood = read.load(Ordering::SeqCst);
     assert!(stood <= ROOM / 1000 + 1, "{stood} parts were read for a node that reads none");
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    sleep(Duration::from_millis(50)).await;
     assert_eq!(read.load(Ordering::SeqCst), stood);
 
     // The end of the stream cancels the request.
@@ -166,12 +166,12 @@ async fn silent_answer_holds_nothing() {
     // All that a node may hold.
     let is_free = || memory.take("n", "node").unwrap().hold(12 << 20);
     told.unbounded_send(Ok::<_, String>(Frame::data(Bytes::from_static(b"event")))).unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    sleep(Duration::from_millis(50)).await;
     assert!(!is_free(), "the node has not taken it yet");
     while let Some(Some(Command::Send { data, .. })) = node.commands.next().now_or_never() {
         node.room.add_permits(data.len());
     }
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    sleep(Duration::from_millis(50)).await;
     assert!(is_free() && !node.task.is_finished());
 }
 
@@ -179,12 +179,12 @@ async fn silent_answer_holds_nothing() {
 async fn bytes_after_the_request_are_not_kept() {
     let hangs: Arc<Upstream> = Arc::new(|_| std::future::pending().boxed());
     let node = Node::asks(Arc::clone(&hangs), post(false));
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    sleep(Duration::from_millis(20)).await;
     assert!(!node.bytes.send(vec![0; 1000]), "a request without a body");
     let node = Node::asks(hangs, post(true));
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    sleep(Duration::from_millis(20)).await;
     assert!(node.bytes.send(channel::records(CLOSE, &[STDIN])));
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    sleep(Duration::from_millis(20)).await;
     assert!(!node.bytes.send(vec![0; 1000]), "its body is complete");
 }
 
