@@ -54,6 +54,35 @@ pub fn fuzz_server(bytes: &[u8]) -> usize {
     calls
 }
 
+/// Feeds a client that reads a stream with the bytes of a server. Returns the number of messages.
+#[doc(hidden)]
+pub fn fuzz_stream(bytes: &[u8]) -> usize {
+    let Some((cut, bytes)) = bytes.split_first() else { return 0 };
+    let (mut now, mut messages) = (Instant::now(), 0);
+    let Ok(mut client) = Client::new(now) else { return 0 };
+    if client.stream("/a.B/C", &[*cut; 9]).is_err() {
+        return 0;
+    }
+    for part in bytes.chunks(usize::from(*cut) * 16 + 1) {
+        now += Duration::from_millis(u64::from(*cut));
+        let mut out = Vec::new();
+        if client.output(&mut out).is_err() || client.receive(now, part).is_err() {
+            break;
+        }
+        // Some are left until more has arrived.
+        for _ in 0..=*cut % 4 {
+            messages += usize::from(client.message().is_some());
+        }
+        if client.outcome().is_some() || client.is_over() {
+            break;
+        }
+    }
+    while client.message().is_some() {
+        messages += 1;
+    }
+    messages
+}
+
 /// Feeds a client that calls repeatedly with the bytes of a server. Returns the number of successful answers.
 #[doc(hidden)]
 pub fn fuzz_client(bytes: &[u8]) -> usize {

@@ -7,7 +7,7 @@ mod grpc_support;
 use std::time::{Duration, Instant};
 
 use grpc_support::*;
-use sampan_grpc::{fuzz_client, fuzz_server};
+use sampan_grpc::{fuzz_client, fuzz_server, fuzz_stream};
 use tokio::io::AsyncWriteExt;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -189,12 +189,22 @@ fn any_bytes_are_handled() {
     client.extend(frame(DATA, 0, 1, &prefixed(&[1; 100])));
     client.extend(frame(HEADERS, END_HEADERS | END, 1, &block(&[("grpc-status", "0"), ("grpc-message", "a%20b")])));
     assert_eq!(fuzz_client(&client), 1);
+    let mut stream = vec![200];
+    stream.extend(frame(SETTINGS, 0, 0, &[]));
+    stream.extend(frame(HEADERS, END_HEADERS, 1, &head));
+    for length in [100, 0, 1] {
+        stream.extend(frame(DATA, 0, 1, &prefixed(&vec![1; length])));
+    }
+    stream.extend(frame(HEADERS, END_HEADERS | END, 1, &block(&[("grpc-status", "0")])));
+    assert_eq!(fuzz_stream(&stream), 3);
     let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
-    let (mut calls, mut answers) = (0, 0);
+    let (mut calls, mut answers, mut messages) = (0, 0, 0);
     for _ in 0..20_000 {
         calls += fuzz_server(&mutated(&mut chance, server.clone()));
         answers += fuzz_client(&mutated(&mut chance, client.clone()));
+        messages += fuzz_stream(&mutated(&mut chance, stream.clone()));
     }
     // Most slightly changed inputs are still valid.
     assert!(calls > 10_000 && answers > 2_000, "{calls} calls, {answers} answers");
+    assert!(messages > 5_000, "{messages} messages");
 }

@@ -6,6 +6,7 @@ grpc_peer.py server SOCKET: prints "ready", and serves until its input ends.
 
 import concurrent.futures
 import sys
+import threading
 import time
 
 import grpc
@@ -57,8 +58,10 @@ def client(socket):
 
 class Handlers(grpc.GenericRpcHandler):
     def service(self, details):
-        handler = getattr(self, details.method.rsplit("/", 1)[1].lower(), None)
-        return handler and grpc.unary_unary_rpc_method_handler(handler)
+        name = details.method.rsplit("/", 1)[1].lower()
+        handler = getattr(self, name, None)
+        kind = grpc.unary_stream_rpc_method_handler if name.startswith("stream") else grpc.unary_unary_rpc_method_handler
+        return handler and kind(handler)
 
     def echo(self, request, context):
         return request
@@ -74,6 +77,35 @@ class Handlers(grpc.GenericRpcHandler):
         assert context.time_remaining() < 10
         time.sleep(int(request) / 1000)
         return b""
+
+    def streamsizes(self, request, context):
+        # No deadline is told for a stream.
+        left = context.time_remaining()
+        assert left is None or left > 1e6, left
+        for size in request.split():
+            yield bytes(range(256)) * (int(size) // 256) + bytes(range(int(size) % 256))
+
+    def streamslowly(self, request, context):
+        yield b"first"
+        time.sleep(int(request) / 1000)
+        yield b"second"
+
+    def streamfails(self, request, context):
+        yield b"only"
+        context.abort(grpc.StatusCode.NOT_FOUND, request.decode())
+
+    def streamlives(self, request, context):
+        # Until the client goes.
+        ended = threading.Event()
+        context.add_callback(ended.set)
+        yield b"waits"
+        ended.wait()
+        self.gone.set()
+
+    def gonestream(self, request, context):
+        return b"yes" if self.gone.wait(10) else b"no"
+
+    gone = threading.Event()
 
     def authority(self, request, context):
         return context.peer().encode()

@@ -40,6 +40,39 @@ fn a_client_in_python_calls_this_server() {
     });
 }
 
+/// Streams of a server in Python: of any size, over any time, with an error, and one that is dropped.
+async fn streams(client: &mut Client) {
+    let sizes = [0, 1, 70_000, MAX_MESSAGE, 3 << 20, 0, 5];
+    let asked = sizes.map(|size: usize| size.to_string()).join(" ");
+    let mut stream = client.stream("/t.T/StreamSizes", asked.as_bytes(), PATIENCE);
+    for size in sizes {
+        let message: Vec<u8> = (0..=255).cycle().take(size).collect();
+        assert!(stream.next().await == Some(Ok(message)), "{size}");
+    }
+    assert_eq!(stream.next().await, None);
+    let mut slow = client.stream("/t.T/StreamSlowly", b"3000", SECOND * 2);
+    assert_eq!(slow.next().await, Some(Ok(b"first".to_vec())));
+    assert_eq!(client.call("/t.T/Echo", b"beside it", PATIENCE).await, Ok(b"beside it".to_vec()));
+    assert_eq!(slow.next().await, Some(Ok(b"second".to_vec())));
+    assert_eq!(slow.next().await, None);
+    let text = "Gerät „Ofen“";
+    let mut fails = client.stream("/t.T/StreamFails", text.as_bytes(), PATIENCE);
+    assert_eq!(fails.next().await, Some(Ok(b"only".to_vec())));
+    assert_eq!(fails.next().await, Some(Err(Status::new(Code::NotFound, text))));
+    let mut nothing = client.stream("/t.T/StreamNothing", b"", PATIENCE);
+    assert_eq!(code(&nothing.next().await.unwrap()), Code::Unimplemented);
+    let mut long = client.stream("/t.T/StreamSizes", (MAX_MESSAGE + 1).to_string().as_bytes(), PATIENCE);
+    assert_eq!(code(&long.next().await.unwrap()), Code::ResourceExhausted);
+    let mut lives = client.stream("/t.T/StreamLives", b"", PATIENCE);
+    assert_eq!(lives.next().await, Some(Ok(b"waits".to_vec())));
+    drop(lives);
+    assert_eq!(
+        client.call("/t.T/GoneStream", b"", PATIENCE).await,
+        Ok(b"yes".to_vec()),
+        "it learns that the client goes"
+    );
+}
+
 /// Ends with the test, by its id.
 struct Process(std::process::Child);
 
@@ -78,6 +111,7 @@ fn this_client_calls_a_server_in_python() {
         assert_eq!(code(&client.call("/t.T/Nothing", b"", PATIENCE).await), Code::Unimplemented);
         assert_eq!(code(&client.call("/t.T/Late", b"3000", SECOND).await), Code::DeadlineExceeded);
         assert_eq!(client.call("/t.T/Late", b"1", SECOND * 9).await, Ok(Vec::new()));
+        streams(&mut client).await;
         let long = (MAX_MESSAGE + 1).to_string();
         assert_eq!(code(&client.call("/t.T/Long", long.as_bytes(), PATIENCE).await), Code::ResourceExhausted);
         assert_eq!(client.call("/t.T/Echo", b"still here", PATIENCE).await, Ok(b"still here".to_vec()));

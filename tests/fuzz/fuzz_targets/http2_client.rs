@@ -5,4 +5,5 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let _ = sampan_grpc::fuzz_client(data);
+    let _ = sampan_grpc::fuzz_stream(data);
 });

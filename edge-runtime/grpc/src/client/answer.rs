@@ -7,7 +7,7 @@ use sampan_nghttp2::{Fatal, Frame, Handler, Part, Refused, Then, code};
 use super::outcome::Outcome;
 use crate::fields::{Sum, is_grpc};
 use crate::flood::Flood;
-use crate::message::{Incoming, Outgoing};
+use crate::message::{Incoming, Messages, Outgoing};
 use crate::{Code, Status, status};
 
 #[derive(Debug)]
@@ -29,8 +29,27 @@ pub(super) struct Asked {
     is_grpc: bool,
     code: Option<Code>,
     text: Vec<u8>,
-    message: Incoming,
+    body: Body,
+    /// Something of the body is there.
+    begun: bool,
     end: Option<End>,
+}
+
+/// What the server answers with.
+#[derive(Debug)]
+pub(super) enum Body {
+    One(Incoming),
+    Many(Messages),
+}
+
+impl Body {
+    /// The message; an empty one for a stream, whose messages are taken before.
+    fn finish(self) -> Result<Vec<u8>, Status> {
+        match self {
+            Self::One(message) => message.finish(),
+            Self::Many(messages) => messages.finish().map(|()| Vec::new()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -44,7 +63,7 @@ enum End {
 }
 
 impl Asked {
-    pub(super) fn new(stream: i32, request: Outgoing) -> Self {
+    pub(super) fn new(stream: i32, request: Outgoing, body: Body) -> Self {
         Self {
             stream,
             request,
@@ -53,13 +72,20 @@ impl Asked {
             is_grpc: false,
             code: None,
             text: Vec::new(),
-            message: Incoming::default(),
+            body,
+            begun: false,
             end: None,
         }
     }
 
-    pub(super) const fn is_over(&self) -> bool {
-        self.end.is_some()
+    /// Whether it has ended, and no message of it waits to be taken.
+    pub(super) fn is_over(&self) -> bool {
+        self.end.is_some() && !matches!(&self.body, Body::Many(messages) if messages.has_next())
+    }
+
+    /// Whether the server has begun to answer, with a message or with the end.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.begun || self.end.is_some()
     }
 
     /// Whether the connection holds nothing of the call any more.
@@ -67,7 +93,45 @@ impl Asked {
         matches!(self.end, Some(End::Closed | End::Reset(_)))
     }
 
-    fn wrong(&mut self, status: Status) {
+    /// Takes a part of the body.
+    fn push(&mut self, bytes: &[u8]) {
+        // An answer that is not gRPC is a page of text or similar.
+        if !self.is_grpc {
+            return;
+        }
+        self.begun = true;
+        match &mut self.body {
+            Body::One(message) => {
+                if let Err(status) = message.push(bytes) {
+                    self.wrong(status);
+                }
+            }
+            Body::Many(messages) => messages.push(bytes),
+        }
+    }
+
+    /// Reads on in what has arrived, of which `unread` bytes are new; returns the number of bytes that the server may send
+    /// in addition.
+    pub(super) fn read_on(&mut self, unread: usize) -> usize {
+        match &mut self.body {
+            Body::Many(messages) if self.is_grpc => messages.fill().unwrap_or_else(|status| {
+                self.wrong(status);
+                0
+            }),
+            _ => unread,
+        }
+    }
+
+    /// The next message of a stream.
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        match &mut self.body {
+            Body::One(_) => None,
+            Body::Many(messages) => messages.take(),
+        }
+    }
+
+    /// An end that is there already stays.
+    pub(super) fn wrong(&mut self, status: Status) {
         self.end.get_or_insert(End::Wrong(status));
     }
 
@@ -88,7 +152,7 @@ impl Asked {
 
     fn answer(self) -> Result<Vec<u8>, Status> {
         match self.code {
-            Some(Code::Ok) => self.message.finish(),
+            Some(Code::Ok) => self.body.finish(),
             Some(code) => Err(Status::new(code, status::decode(&self.text))),
             None if self.http != b"200" => {
                 let why = format!("HTTP status {}", String::from_utf8_lossy(&self.http));
@@ -139,11 +203,8 @@ impl Handler for Answers {
 
     fn data(&mut self, stream: i32, bytes: &[u8]) {
         self.unread += bytes.len();
-        // An answer that is not gRPC is a page of text or similar.
-        if let Some(asked) = self.asked(stream).filter(|asked| asked.is_grpc)
-            && let Err(status) = asked.message.push(bytes)
-        {
-            asked.wrong(status);
+        if let Some(asked) = self.asked(stream) {
+            asked.push(bytes);
         }
     }
 

@@ -56,37 +56,66 @@ impl Connection {
             return outcome;
         }
         loop {
-            let flushed = match self.flush() {
-                Ok(flushed) => flushed,
-                Err(error) => return self.ended(&error),
-            };
-            if let Some(outcome) = self.exchange.outcome() {
+            if let Some(outcome) = self.turn().await {
                 return outcome;
-            }
-            if flushed && self.exchange.is_over() {
-                return self.exchange.give_up("the server ends the connection");
-            }
-            tokio::select! {
-                ready = self.stream.readable() => {
-                    match ready.and_then(|()| self.read()) {
-                        Ok(Some(0)) => return self.exchange.give_up("the server hangs up"),
-                        Ok(_) => yield_now().await,
-                        Err(error) => return self.ended(&error),
-                    }
-                }
-                ready = self.stream.writable(), if !flushed => {
-                    if let Err(error) = ready {
-                        return self.ended(&error);
-                    }
-                }
             }
         }
     }
 
+    /// Begins a stream; the connection takes no other call.
+    pub(super) fn begin(&mut self, path: &str, message: &[u8]) -> Result<(), Outcome> {
+        self.exchange.stream(path, message)
+    }
+
+    /// Whether the server has begun to answer.
+    pub(super) fn has_begun(&mut self) -> bool {
+        self.exchange.has_begun()
+    }
+
+    /// The next message of a stream, if it has arrived.
+    pub(super) fn message(&mut self) -> Option<Vec<u8>> {
+        self.exchange.message()
+    }
+
+    /// Sends and receives once, or returns how the call has ended. May be dropped and called again.
+    pub(super) async fn turn(&mut self) -> Option<Outcome> {
+        let flushed = match self.flush() {
+            Ok(flushed) => flushed,
+            Err(error) => return self.ended(&error),
+        };
+        if let Some(outcome) = self.exchange.outcome() {
+            return Some(outcome);
+        }
+        if flushed && self.exchange.is_over() {
+            return self.give_up("the server ends the connection");
+        }
+        tokio::select! {
+            ready = self.stream.readable() => {
+                match ready.and_then(|()| self.read()) {
+                    Ok(Some(0)) => return self.give_up("the server hangs up"),
+                    Ok(_) => yield_now().await,
+                    Err(error) => return self.ended(&error),
+                }
+            }
+            ready = self.stream.writable(), if !flushed => {
+                if let Err(error) = ready {
+                    return self.ended(&error);
+                }
+            }
+        }
+        None
+    }
+
     /// Messages before the end still count, such as a refusal of the call.
-    fn ended(&mut self, error: &io::Error) -> Outcome {
+    fn ended(&mut self, error: &io::Error) -> Option<Outcome> {
         while let Ok(Some(1..)) = self.read() {}
-        self.exchange.give_up(error)
+        self.give_up(error)
+    }
+
+    /// Returns the outcome, unless messages of a stream wait to be taken: then it comes after them.
+    fn give_up(&mut self, why: impl ToString) -> Option<Outcome> {
+        self.exchange.give_up(why);
+        self.exchange.outcome()
     }
 
     /// How many bytes there were; none if there is nothing yet.

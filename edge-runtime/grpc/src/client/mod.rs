@@ -1,5 +1,5 @@
 //! Calls at one socket, one after the other. The connection is made when it is needed, kept while it works, and made again when
-//! it is gone.
+//! it is gone. A stream has a connection of its own.
 //!
 //! | file | owns |
 //! |---|---|
@@ -7,11 +7,13 @@
 //! | `exchange` | one connection without its socket |
 //! | `connection` | one connection with its socket |
 //! | `outcome` | how a call ended |
+//! | `streaming` | a stream of messages |
 
 mod answer;
 mod connection;
 pub(super) mod exchange;
 mod outcome;
+mod streaming;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +22,7 @@ use tokio::time::timeout;
 
 use self::connection::Connection;
 pub(super) use self::outcome::Outcome;
+pub use self::streaming::Streaming;
 use super::{Code, Status};
 
 /// A server, by its socket.
@@ -50,6 +53,14 @@ impl Client {
             timeout(deadline, self.attempt(kept, path, message, deadline)).await.map_err(late)??;
         self.kept = connection.still();
         answer
+    }
+
+    /// Begins a call whose answer is any number of messages, on a connection of its own: calls of this client go on beside it.
+    /// Nothing is sent before the first [`Streaming::next`]. The deadline runs from now until the server has sent the first
+    /// byte of a message or the end; after that there is none.
+    #[must_use]
+    pub fn stream(&self, path: &str, message: &[u8], deadline: Duration) -> Streaming {
+        Streaming::new(self.socket.clone(), path, message, deadline)
     }
 
     async fn attempt(
