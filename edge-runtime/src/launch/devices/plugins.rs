@@ -93,6 +93,12 @@ impl Plugins {
         Self { is_on: true, taken, kept: Kept::load(paths), ..Self::default() }
     }
 
+    /// Of a helper that has named all, which is nothing.
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Self {
+        Self { is_on: true, told: true, ..Self::default() }
+    }
+
     /// Resources that the container asks plugins for, and how many of each.
     pub fn wanted(&self, container: &Container) -> BTreeMap<String, usize> {
         let mut wanted = if self.is_on { extended_resources::of(container) } else { BTreeMap::new() };

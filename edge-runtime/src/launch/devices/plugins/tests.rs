@@ -10,7 +10,7 @@ const GPU: &str = "example.com/gpu";
 const LATE: Mono = Mono(1_000_000);
 
 fn plugins() -> Plugins {
-    Plugins { is_on: true, told: true, ..Plugins::default() }
+    Plugins::for_tests()
 }
 
 fn devices(all: &[(&str, bool)]) -> Vec<Device> {
