@@ -81,6 +81,11 @@ impl Kept {
         self.pods.get(uid)?.get(container)
     }
 
+    /// Containers of the pod that have devices, and these.
+    pub fn of_pod(&self, uid: &str) -> impl Iterator<Item = (&String, &OfContainer)> {
+        self.pods.get(uid).into_iter().flat_map(|of_pod| of_pod.iter())
+    }
+
     pub fn get(&self, uid: &str, container: &str, resource: &str) -> Option<&Allocation> {
         self.of(uid, container)?.get(resource)
     }
