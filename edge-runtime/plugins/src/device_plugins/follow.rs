@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-use super::connected::{Connected, Place, text};
+use crate::connected::{Connected, Place, text};
 use crate::messages::device_plugin::devices;
 use crate::messages::registration::Options;
 use crate::shared::Shared;
