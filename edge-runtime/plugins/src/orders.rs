@@ -32,7 +32,8 @@ pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {
 fn carry_out(shared: &Rc<Shared>, id: u64, order: impl Future<Output = FromHelper> + 'static) {
     if shared.orders.get() >= MAX_ORDERS {
         let why = format!("more than {MAX_ORDERS} orders at once");
-        return shared.tell(&FromHelper::Failed { id, why, gone: false });
+        // Worth another attempt: no plugin has refused it.
+        return shared.tell(&FromHelper::Failed { id, why, gone: true });
     }
     shared.orders.set(shared.orders.get() + 1);
     let (shared, connection) = (Rc::clone(shared), shared.connection());

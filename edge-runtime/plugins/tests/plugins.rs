@@ -174,6 +174,7 @@ fn wrong_answers_cost_their_plugin_alone() {
         );
         for wrong in [list(&[("", true)]), vec![0x0a, 9], list(&[(&"x".repeat(300), true)])] {
             bad.lists(wrong);
+            node.refused("a.b/bad: its plugin cannot be used: ListAndWatch: ").await;
             assert_eq!(node.news().await, gone("a.b/bad"));
             // It is called again, after a pause that becomes longer.
             bad.lists(list(&[("z", true)]));
