@@ -7,9 +7,11 @@
 //! | `run` | the sockets and the end |
 //! | `control` | the Unix socket at which the daemon calls |
 //! | `shared` | what all tasks use: the plugins, the daemon, what is refused |
+//! | `orders` | lines of the daemon |
 //! | `device_plugins` | registrations, lists of devices, orders |
 //! | `registry` | the folder in which plugins of any type are found by their socket |
 //! | `pod_resources` | the socket for clients that ask which pod has which device |
+//! | `connected` | a plugin that can be called |
 //! | `serve` | a gRPC socket in a folder of the kubelet |
 //! | `folder` | sockets in folders that containers can write to |
 //! | `cdi` | specifications of the Container Device Interface: no socket |
@@ -24,6 +26,7 @@
 
 mod cdi;
 mod choose;
+mod connected;
 mod control;
 mod counters;
 mod device_plugins;
@@ -31,6 +34,7 @@ mod edits;
 mod folder;
 mod messages;
 mod names;
+mod orders;
 mod plugins;
 mod pod_resources;
 mod rate;

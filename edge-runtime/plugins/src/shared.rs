@@ -5,23 +5,21 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use sampan_plugins_control::{Asked, FromHelper, Resources, Settings, ToHelper, VERSION};
+use sampan_plugins_control::{Asked, FromHelper, Resources, Settings, VERSION};
 use sampan_sys::files::unless_missing;
 use sampan_sys::vec_map::VecMap;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::sleep;
 
+use crate::connected::Connected;
 use crate::counters::Counters;
-use crate::device_plugins::{Connected, allocate, pre_start};
 use crate::plugins::{News, Plugins};
 
 /// Between two texts for the daemon.
 const COUNTERS: Duration = Duration::from_secs(1);
 /// Between two messages with changed devices: a plugin may list them hundreds of times a second.
 const NEWS: Duration = Duration::from_millis(200);
-/// Orders of the daemon at once.
-const MAX_ORDERS: usize = 256;
 /// Calls of podresources that wait for the daemon.
 const MAX_ASKED: usize = 32;
 /// Lines about what is refused, and the longest of them in characters.
@@ -33,9 +31,9 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) plugins: RefCell<Plugins<Connected, AbortHandle>>,
     daemon: RefCell<Option<mpsc::Sender<Vec<u8>>>>,
-    /// Number of the daemon's connection: orders of an older one have no answer.
     connection: Cell<u64>,
-    orders: Cell<usize>,
+    /// Orders of the daemon that are under way.
+    pub(crate) orders: Cell<usize>,
     asked: RefCell<VecMap<u64, oneshot::Sender<Resources>>>,
     newest_asked: Cell<u64>,
     is_telling: Cell<bool>,
@@ -100,51 +98,17 @@ impl Shared {
         }
     }
 
-    /// A line of the daemon.
-    pub(crate) fn told(self: &Rc<Self>, line: ToHelper) {
-        match line {
-            ToHelper::Allocate { id, resource, pod, container, had, free, count } => {
-                let shared = Rc::clone(self);
-                self.order(id, async move {
-                    let wanted = allocate::Order { resource, had, free, count, who: format!("{pod}, {container}") };
-                    allocate::allocate(&shared, id, wanted).await
-                });
-            }
-            ToHelper::PreStart { id, resource, ids } => {
-                let shared = Rc::clone(self);
-                self.order(id, async move { pre_start::pre_start(&shared, id, &resource, &ids).await });
-            }
-            ToHelper::Resources { id, resources } => {
-                if let Some(asked) = self.asked.borrow_mut().remove(&id) {
-                    // The client may have gone.
-                    let _ = asked.send(resources);
-                }
-            }
-            ToHelper::Daemon { .. } | ToHelper::Ping {} | ToHelper::End {} => {}
+    /// The daemon's answer to a call of podresources.
+    pub(crate) fn answered(&self, id: u64, resources: Resources) {
+        if let Some(asked) = self.asked.borrow_mut().remove(&id) {
+            // The client may have gone.
+            let _ = asked.send(resources);
         }
     }
 
-    /// Carries an order out beside others, and sends its answer.
-    fn order(self: &Rc<Self>, id: u64, work: impl Future<Output = FromHelper> + 'static) {
-        if self.orders.get() >= MAX_ORDERS {
-            let why = format!("more than {MAX_ORDERS} orders at once");
-            return self.tell(&FromHelper::Failed { id, why, gone: false });
-        }
-        self.orders.set(self.orders.get() + 1);
-        let (shared, connection) = (Rc::clone(self), self.connection.get());
-        spawn_local(async move {
-            let answer = work.await;
-            shared.orders.set(shared.orders.get().saturating_sub(1));
-            match &answer {
-                FromHelper::Allocated { .. } => shared.count(|counters| counters.allocated += 1),
-                FromHelper::Failed { .. } => shared.count(|counters| counters.failed += 1),
-                _ => {}
-            }
-            // Another daemon has other numbers.
-            if shared.connection.get() == connection {
-                shared.tell(&answer);
-            }
-        });
+    /// Number of the daemon's connection: orders of an older one have no answer.
+    pub(crate) fn connection(&self) -> u64 {
+        self.connection.get()
     }
 
     /// Asks the daemon what pods have. `None`: there is no daemon, or it has gone before its answer.

@@ -110,7 +110,7 @@ pub enum FromHelper {
     /// The helper has named all resources that it knows.
     Told {},
     /// What the helper cannot do now, a line for each with its reason; it tries again. Sent after `Told`, and with each
-    /// change.
+    /// change: all lines, also those that the daemon knows.
     Ready { refused: Vec<String> },
     /// The plugin has allocated these devices.
     Allocated {
@@ -127,8 +127,8 @@ pub enum FromHelper {
     Failed {
         id: u64,
         why: String,
-        /// Worth another attempt when `Devices` of the resource come: the plugin is not connected, or was restarted
-        /// meanwhile. Otherwise the plugin has refused.
+        /// Worth another attempt, at the latest when `Devices` of the resource come: the plugin is not connected, was
+        /// restarted meanwhile, or the helper has too many orders. Otherwise the plugin has refused.
         gone: bool,
     },
     /// A client of podresources waits for what pods have. Answered by `Resources` with the same number.

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::callers::Callers;
 use super::lines::Lines;
+use crate::orders::told;
 use crate::shared::Shared;
 
 /// Time for a caller to identify itself.
@@ -97,7 +98,7 @@ async fn hear(callers: &Callers, shared: &Rc<Shared>, lines: &mut Lines<OwnedRea
         match serde_json::from_slice(&line)? {
             ToHelper::Ping {} => shared.tell(&FromHelper::Pong {}),
             ToHelper::End {} => callers.end(),
-            line => shared.told(line),
+            line => told(shared, line),
         }
     }
 }

@@ -7,8 +7,8 @@ use sampan_grpc::{Client, Code, Status};
 use sampan_plugins_control::{Edits, FromHelper};
 use tokio::time::sleep;
 
-use super::connected::{Connected, text};
 use crate::choose::Wanted;
+use crate::connected::{Connected, text};
 use crate::messages::allocated::Allocated;
 use crate::messages::device_plugin::{ALLOCATE, PREFERRED, allocate_request, preferred, preferred_request};
 use crate::shared::Shared;

@@ -5,10 +5,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use sampan_grpc::Code;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-use super::connected::{Connected, Place, text};
+use crate::connected::{Connected, Place, text};
 use crate::messages::device_plugin::devices;
 use crate::messages::registration::Options;
 use crate::shared::Shared;
@@ -55,6 +56,14 @@ pub(crate) async fn register(
     Ok(registered)
 }
 
+/// How lists of devices end.
+#[derive(Debug)]
+enum End {
+    Gone(String),
+    /// The plugin has failed, or has sent what cannot be used.
+    Wrong(String),
+}
+
 struct Following {
     shared: Rc<Shared>,
     resource: String,
@@ -69,8 +78,8 @@ impl Following {
         loop {
             if let Some(connected) = connected.take() {
                 let since = Instant::now();
-                let why = self.list(Rc::new(connected)).await;
-                self.gone(&why);
+                let end = self.list(Rc::new(connected)).await;
+                self.gone(end);
                 gone = Instant::now();
                 if gone - since > PAUSE_AT_MOST {
                     pause = PAUSE;
@@ -90,27 +99,29 @@ impl Following {
         }
     }
 
-    /// Takes lists of devices for as long as the plugin sends them. Returns why they end.
-    async fn list(&self, connected: Rc<Connected>) -> String {
+    /// Takes lists of devices for as long as the plugin sends them. Returns how they end.
+    async fn list(&self, connected: Rc<Connected>) -> End {
         let mut lists = connected.lists();
         self.shared.plugins.borrow_mut().connected(&self.resource, self.number, connected);
         let mut rate = crate::rate::Rate::new(std::time::Instant::now(), PER_SECOND, BURST);
         loop {
             let message = match lists.next().await {
                 Some(Ok(message)) => message,
-                Some(Err(status)) => return text(&status),
-                None => return "it has ended ListAndWatch".to_owned(),
+                // Its process has ended, as at each update of a plugin.
+                Some(Err(status)) if status.code == Code::Unavailable => return End::Gone(text(&status)),
+                None => return End::Gone("it has ended ListAndWatch".to_owned()),
+                Some(Err(status)) => return End::Wrong(text(&status)),
             };
             let devices = match devices(&message) {
                 Ok(devices) => devices,
-                Err(why) => return format!("ListAndWatch: {why}"),
+                Err(why) => return End::Wrong(format!("ListAndWatch: {why}")),
             };
             drop(message);
             let listed = self.shared.plugins.borrow_mut().listed(&self.resource, self.number, devices);
             match listed {
                 Ok(true) => self.shared.tell_news(),
                 Ok(false) => {}
-                Err(why) => return why,
+                Err(why) => return End::Wrong(why),
             }
             self.shared.accepts(&self.resource);
             // Only the last list counts; one that comes faster waits at the plugin.
@@ -120,9 +131,12 @@ impl Following {
         }
     }
 
-    fn gone(&self, why: &str) {
+    fn gone(&self, end: End) {
         self.shared.plugins.borrow_mut().gone(&self.resource, self.number);
-        self.shared.refuses(&self.resource, format!("its plugin has gone: {why}"));
+        match end {
+            End::Gone(why) => log::info!("the plugin of {} has gone: {why}", self.resource),
+            End::Wrong(why) => self.shared.refuses(&self.resource, format!("its plugin cannot be used: {why}")),
+        }
         self.shared.tell_news();
     }
 }

@@ -4,17 +4,14 @@
 //! |---|---|
 //! | `rules` | rules for registrations: no I/O |
 //! | `serve` | the kubelet's socket at which plugins register |
-//! | `connected` | a plugin that can be called |
 //! | `follow` | a registration, until another one replaces it |
 //! | `allocate`, `pre_start` | the two orders of the daemon |
 
 pub(crate) mod allocate;
-mod connected;
 mod follow;
 pub(crate) mod pre_start;
 pub(crate) mod rules;
 mod serve;
 
-pub(crate) use connected::{Connected, Place};
 pub(crate) use follow::register;
 pub(crate) use serve::start;

@@ -8,9 +8,9 @@ use sampan_grpc::{Call, Code, Status};
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 
-use super::connected::Place;
 use super::follow;
 use super::rules::check;
+use crate::connected::Place;
 use crate::folder;
 use crate::messages::registration::{REGISTER, Register};
 use crate::serve::{SOCKET, serve};

@@ -26,3 +26,24 @@ fn push<T>(list: &mut Vec<T>, item: T, most: usize, what: &str) -> Result<(), St
     list.push(item);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(devices) = device_plugin::devices(&bytes) {
+                prop_assert!(devices.is_sorted_by(|a, b| a.id < b.id));
+            }
+            let _ = device_plugin::preferred(&bytes);
+            let _ = allocated::Allocated::read(&bytes);
+            let _ = plugin_registration::Info::read(&bytes);
+            let _ = registration::Register::read(&bytes);
+            let _ = pod_resources::asked("/v1.PodResourcesLister/Get", &bytes);
+        }
+    }
+}

@@ -9,7 +9,8 @@ use std::time::Duration;
 use sampan_grpc::Client;
 use tokio::time::sleep;
 
-use crate::device_plugins::{Place, register, rules};
+use crate::connected::Place;
+use crate::device_plugins::{register, rules};
 use crate::folder;
 use crate::messages::plugin_registration::{GET_INFO, Info, NOTIFY, status};
 use crate::messages::registration::Options;
