@@ -41,6 +41,8 @@ pub(super) struct Plugins {
     /// Resources whose allocation has been ordered, and not answered.
     ordered: Vec<String>,
     answers: VecDeque<ToHelper>,
+    /// What the helper cannot do, as it has said last.
+    refused: Vec<String>,
     /// Number of the last order.
     last: u64,
     /// Starts may go on.

@@ -62,7 +62,9 @@ impl Node {
                 false
             }
             FromHelper::Ready { refused } => {
-                for why in refused {
+                // All are named again with each change.
+                let before = std::mem::replace(&mut self.plugins.refused, refused.clone());
+                for why in refused.into_iter().filter(|why| !before.contains(why)) {
                     let message = format!("device plugins: {why}");
                     log::error!("{message}");
                     self.cx.node_event(true, "DevicePluginsNotServed", &message)?;
