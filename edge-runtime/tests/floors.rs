@@ -41,6 +41,7 @@ fn circles_of_files_are_small() {
         ("grpc", 2),
         ("grpc/nghttp2", 3),
         ("monitor", 3),
+        ("plugins", 2),
         ("pod", 3),
         ("sys", 3),
         ("../tests/sim", 3),

@@ -62,7 +62,7 @@ enable_script() {
 }
 
 install_all() {
-    for program in edge-runtime edge-admin edge-devices edge-api; do put 755 "lib/$program" "/usr/lib/edge-runtime/$program"; done
+    for program in edge-runtime edge-admin edge-devices edge-api edge-plugins; do put 755 "lib/$program" "/usr/lib/edge-runtime/$program"; done
     put 755 bin/edge-runtime /usr/bin/edge-runtime
     put_config etc/config.yaml /etc/edge-runtime/config.yaml
     put_config etc/edge-runtime.default /etc/default/edge-runtime

@@ -8,7 +8,7 @@ board_modules="virtio_pci virtio_mmio virtio_blk virtio_net virtio_console overl
 board_packages="runc libseccomp2 libc6 libgcc-s1 nftables libnftables1 libedit2 libgmp10 libjansson4 libmnl0 libnftnl11
     libxtables12 libbsd0 libmd0 libtinfo6 busybox-static"
 
-# board_disk DIR EDGE_RUNTIME: with edge-admin, edge-devices, edge-api and edge-mapper beside it, the root file system, which keeps the node's state; sets disk.
+# board_disk DIR EDGE_RUNTIME: with edge-admin, edge-devices, edge-api, edge-plugins and edge-mapper beside it, the root file system, which keeps the node's state; sets disk.
 board_disk() {
     local root=$1/disk edge=$2 package applet file
     disk=$1/disk.img
@@ -31,7 +31,7 @@ board_disk() {
     cp "$1/kernel/lib/modules/$kernel_version/"modules.builtin* "$1/kernel/lib/modules/$kernel_version/modules.order" "$root/lib/modules/$kernel_version/"
     depmod -b "$root" "$kernel_version"
     install -m 755 "$edge" "$root/usr/bin/edge-runtime"
-    for file in edge-admin edge-devices edge-api edge-mapper; do install -m 755 "$(dirname "$edge")/$file" "$root/usr/bin/$file"; done
+    for file in edge-admin edge-devices edge-api edge-plugins edge-mapper; do install -m 755 "$(dirname "$edge")/$file" "$root/usr/bin/$file"; done
     BUSYBOX=$root/bin/busybox ARCH=arm64 "$repo/scripts/lib/make-busybox-image.sh" "$root/root/busybox.tar"
     truncate -s 384M "$disk"
     quietly mkfs.ext4 -q -F -E root_owner=0:0 -d "$root" "$disk"

@@ -86,6 +86,7 @@ build_release() {
     # By itself: together they would have each other's features.
     cargo build --release --locked -p sampan-devices
     cargo build --release --locked -p sampan-api
+    cargo build --release --locked -p sampan-plugins
     cargo build --profile bridge --locked -p cloud-bridge
     ln -f target/bridge/cloud-bridge target/release/cloud-bridge
 }
@@ -93,7 +94,7 @@ build_release() {
 # The same programs to be tried, side by side in target/fast: the optimization of whole programs takes most of the time of
 # build_release.
 build_to_try() {
-    cargo build --profile fast --locked -p edge-runtime -p sampan-admin -p sampan-launcher -p sampan-devices -p sampan-api -p cloud-bridge
+    cargo build --profile fast --locked -p edge-runtime -p sampan-admin -p sampan-launcher -p sampan-devices -p sampan-api -p sampan-plugins -p cloud-bridge
 }
 
 # What running pods on this host takes.

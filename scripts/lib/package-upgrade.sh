@@ -18,9 +18,9 @@ exec /usr/lib/edge-runtime/edge-runtime "$@"
 DAEMON
     one=$(sed -n 's/.*"version": "\(.*\)".*/\1/p' "$tree/manifest.json")
     SOURCE_DATE_EPOCH=0 python3 "$repo/scripts/lib/package/oci.py" manifest "$one" "$(sed -n 's/.*"architecture": "\(.*\)".*/\1/p' "$tree/manifest.json")" \
-        "$tree" edge-admin edge-api edge-devices edge-runtime >"$work/manifest.json"
+        "$tree" edge-admin edge-api edge-devices edge-plugins edge-runtime >"$work/manifest.json"
     mv "$work/manifest.json" "$tree/manifest.json"
-    tar -c -C "$tree" -f "$to/bad.tar" manifest.json edge-admin edge-api edge-devices edge-runtime
+    tar -c -C "$tree" -f "$to/bad.tar" manifest.json edge-admin edge-api edge-devices edge-plugins edge-runtime
     openssl genpkey -algorithm ed25519 -out "$work/key.pem"
     public_key=$(openssl pkey -in "$work/key.pem" -pubout -outform DER | tail -c 32 | base64)
     for one in good bad; do

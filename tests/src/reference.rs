@@ -130,9 +130,11 @@ fn every_environment_variable_is_listed() {
 
 #[test]
 fn every_flag_of_the_helpers_is_listed() {
-    for (program, main) in
-        [("edge-devices", "edge-runtime/devices/src/main.rs"), ("edge-api", "edge-runtime/api/src/main.rs")]
-    {
+    for (program, main) in [
+        ("edge-devices", "edge-runtime/devices/src/main.rs"),
+        ("edge-api", "edge-runtime/api/src/main.rs"),
+        ("edge-plugins", "edge-runtime/plugins/src/main.rs"),
+    ] {
         let flags = read(main);
         let flags = flags.split("Arg::Long(").skip(1).filter_map(literal);
         let flags: Names = flags.map(|flag| format!("--{flag}")).collect();

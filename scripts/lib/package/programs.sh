@@ -3,7 +3,7 @@
 
 # Programs of a node, beside each other in one folder, which is one version. `edge-launcher` does not belong to them: it
 # chooses the version.
-programs="edge-runtime edge-admin edge-devices edge-api"
+programs="edge-runtime edge-admin edge-devices edge-api edge-plugins"
 
 # Sets up $built: ARCH/PROGRAM, ARCH/NAME.spdx.json and shared/NAME, which is the same on all.
 get_programs() {
@@ -22,7 +22,7 @@ get_programs() {
         if [ -n "$node" ]; then
             for program in $programs edge-launcher; do cp "$folder/$program" "$built/$arch/"; done
             python3 "$repo/scripts/lib/package/sbom.py" edge-runtime "$version" "$(triple_of "$arch")" \
-                edge-runtime sampan-admin sampan-launcher sampan-devices sampan-api >"$built/$arch/edge-runtime.spdx.json"
+                edge-runtime sampan-admin sampan-launcher sampan-devices sampan-api sampan-plugins >"$built/$arch/edge-runtime.spdx.json"
         fi
         if wants bridge || wants image; then
             program=$folder/cloud-bridge

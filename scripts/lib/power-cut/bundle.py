@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 
-PROGRAMS = ("edge-runtime", "edge-admin", "edge-devices", "edge-api")
+PROGRAMS = ("edge-runtime", "edge-admin", "edge-devices", "edge-api", "edge-plugins")
 RUN = {"crashes": "exit 3", "hangs": "exec sleep 98761"}
 
 

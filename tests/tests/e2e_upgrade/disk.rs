@@ -112,7 +112,7 @@ fn s18_a_disk_that_gets_full_at_any_step_before_the_trial_changes_nothing() {
     let disk = Disk::mount(&node);
     let (before, pid) = (installed.program(), installed.pid());
     let bundle = Bundle::good(cluster.folder(), "one");
-    let files = ["manifest.json", "edge-runtime", "edge-admin", "edge-devices", "edge-api"];
+    let files = ["manifest.json", "edge-runtime", "edge-admin", "edge-devices", "edge-api", "edge-plugins"];
     let needed: u64 = files.iter().map(|name| size_of(&bundle.folder().join(name))).sum();
     let said = |room: u64| {
         // An upgrade first removes what an earlier one left.

@@ -10,7 +10,7 @@ use sampan_tests::{EdgeNode, until};
 use serde_json::{Value, json};
 
 /// Programs of a version.
-const PROGRAMS: [&str; 4] = ["edge-runtime", "edge-admin", "edge-devices", "edge-api"];
+const PROGRAMS: [&str; 5] = ["edge-runtime", "edge-admin", "edge-devices", "edge-api", "edge-plugins"];
 
 pub(crate) struct Installed {
     supervisor: Process,

@@ -15,7 +15,8 @@ use super::check::hex;
 use super::error::UpgradeError;
 
 /// Files of a version. The first two are required.
-pub(crate) const FILES: [&str; 5] = ["manifest.json", "edge-runtime", "edge-admin", "edge-devices", "edge-api"];
+pub(crate) const FILES: [&str; 6] =
+    ["manifest.json", "edge-runtime", "edge-admin", "edge-devices", "edge-api", "edge-plugins"];
 /// Maximum size of one program, in bytes. The largest has six megabytes.
 const LARGEST: u64 = 64 << 20;
 

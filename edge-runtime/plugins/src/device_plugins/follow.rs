@@ -1,0 +1,142 @@
+//! A registration, from its first list of devices until another registration replaces it. A plugin whose stream breaks
+//! is called again for some minutes. The kubelet waits for another registration instead; but a plugin that has only lost
+//! its connection does not know that it must register.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use sampan_grpc::Code;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep};
+
+use crate::connected::{Connected, Place, text};
+use crate::messages::device_plugin::devices;
+use crate::messages::registration::Options;
+use crate::shared::Shared;
+
+/// Until a plugin is called again; doubled each time.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_AT_MOST: Duration = Duration::from_secs(60);
+/// A plugin that is away for longer must register again. The resource is on the node for as long: the kubelet's
+/// `endpointStopGracePeriod`.
+const FORGET: Duration = Duration::from_secs(300);
+/// After so many lists at once a plugin waits between two.
+const BURST: u32 = 50;
+const PER_SECOND: u32 = 50;
+const BREATH: Duration = Duration::from_millis(20);
+
+/// Takes a registration: calls the plugin, and follows it from then on. Returns the number of the registration.
+///
+/// # Errors
+/// The plugin cannot be called, or there are too many; the text goes to the plugin.
+pub(crate) async fn register(
+    shared: &Rc<Shared>,
+    resource: &str,
+    place: Place,
+    options: Options,
+) -> Result<u64, String> {
+    shared.plugins.borrow().admits(resource)?;
+    let connected = Connected::new(&place, options)
+        .await
+        .map_err(|status| format!("failed to connect to the plugin of {resource}: {}", text(&status)))?;
+    // Others may have registered meanwhile.
+    shared.plugins.borrow().admits(resource)?;
+    let mut registered = 0;
+    let before = shared.plugins.borrow_mut().register(resource, |number| {
+        registered = number;
+        let following = Following { shared: Rc::clone(shared), resource: resource.to_owned(), number, place, options };
+        // It does not run before this is done: all is on one thread.
+        spawn_local(following.run(connected)).abort_handle()
+    });
+    if let Some(before) = before {
+        before.abort();
+    }
+    log::info!("the plugin of {resource} has registered");
+    shared.tell_news();
+    Ok(registered)
+}
+
+/// How lists of devices end.
+#[derive(Debug)]
+enum End {
+    Gone(String),
+    /// The plugin has failed, or has sent what cannot be used.
+    Wrong(String),
+}
+
+struct Following {
+    shared: Rc<Shared>,
+    resource: String,
+    number: u64,
+    place: Place,
+    options: Options,
+}
+
+impl Following {
+    async fn run(self, first: Connected) {
+        let (mut connected, mut pause, mut gone) = (Some(first), PAUSE, Instant::now());
+        loop {
+            if let Some(connected) = connected.take() {
+                let since = Instant::now();
+                let end = self.list(Rc::new(connected)).await;
+                self.gone(end);
+                gone = Instant::now();
+                if gone - since > PAUSE_AT_MOST {
+                    pause = PAUSE;
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_AT_MOST);
+            match Connected::new(&self.place, self.options).await {
+                Ok(again) => connected = Some(again),
+                Err(_) if gone.elapsed() > FORGET => {
+                    log::info!("the plugin of {} does not come back, and must register again", self.resource);
+                    // Ends this task.
+                    return self.shared.unregister(&self.resource, self.number);
+                }
+                Err(status) => log::debug!("{}: {}", self.resource, text(&status)),
+            }
+        }
+    }
+
+    /// Takes lists of devices for as long as the plugin sends them. Returns how they end.
+    async fn list(&self, connected: Rc<Connected>) -> End {
+        let mut lists = connected.lists();
+        self.shared.plugins.borrow_mut().connected(&self.resource, self.number, connected);
+        let mut rate = crate::rate::Rate::new(std::time::Instant::now(), PER_SECOND, BURST);
+        loop {
+            let message = match lists.next().await {
+                Some(Ok(message)) => message,
+                // Its process has ended, as at each update of a plugin.
+                Some(Err(status)) if status.code == Code::Unavailable => return End::Gone(text(&status)),
+                None => return End::Gone("it has ended ListAndWatch".to_owned()),
+                Some(Err(status)) => return End::Wrong(text(&status)),
+            };
+            let devices = match devices(&message) {
+                Ok(devices) => devices,
+                Err(why) => return End::Wrong(format!("ListAndWatch: {why}")),
+            };
+            drop(message);
+            let listed = self.shared.plugins.borrow_mut().listed(&self.resource, self.number, devices);
+            match listed {
+                Ok(true) => self.shared.tell_news(),
+                Ok(false) => {}
+                Err(why) => return End::Wrong(why),
+            }
+            self.shared.accepts(&self.resource);
+            // Only the last list counts; one that comes faster waits at the plugin.
+            while !rate.take(std::time::Instant::now()) {
+                sleep(BREATH).await;
+            }
+        }
+    }
+
+    fn gone(&self, end: End) {
+        self.shared.plugins.borrow_mut().gone(&self.resource, self.number);
+        match end {
+            End::Gone(why) => log::info!("the plugin of {} has gone: {why}", self.resource),
+            End::Wrong(why) => self.shared.refuses(&self.resource, format!("its plugin cannot be used: {why}")),
+        }
+        self.shared.tell_news();
+    }
+}

@@ -1,0 +1,26 @@
+//! The sockets of the helper, until the daemon ends it.
+
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+
+use tokio::task::LocalSet;
+
+use crate::control::{Callers, accept, listen};
+
+/// Serves at this socket until the daemon ends it.
+///
+/// # Errors
+/// The socket cannot be had.
+pub async fn run(socket: &Path) -> io::Result<()> {
+    let listening = listen(socket)?;
+    let callers = Rc::new(Callers::new(listening.is_new_boot));
+    let work = async {
+        tokio::select! {
+            () = accept(&listening.listener, &callers) => {}
+            () = callers.ended() => {}
+        }
+    };
+    LocalSet::new().run_until(work).await;
+    Ok(())
+}
