@@ -138,9 +138,9 @@ impl<'a> Turn<'a> {
             match self.admission() {
                 Admission::Waits(refusal) => {
                     let message = format!("waits for pods of this node that are ending: {}", refusal.message);
-                    self.wait("WaitingForNode", message, ADMISSION_RETRY);
+                    self.stay_pending("WaitingForNode", message, ADMISSION_RETRY);
                 }
-                Admission::WaitsForDevice(message) => self.wait("WaitingForDevice", message, DEVICE_RETRY),
+                Admission::WaitsForDevice(message) => self.stay_pending("WaitingForDevice", message, DEVICE_RETRY),
                 Admission::Refused(Refusal { reason, message }) => {
                     self.record.admitted = true;
                     // Container states of a pod that has waited: a refused one shows none.
@@ -174,7 +174,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Told once: the containers have no record yet.
-    fn wait(&mut self, reason: &str, message: String, retry: Duration) {
+    fn stay_pending(&mut self, reason: &str, message: String, retry: Duration) {
         if self.record.containers.is_empty() {
             self.steps.push(Step::Event(EventDraft::pod(false, reason, message)));
         }

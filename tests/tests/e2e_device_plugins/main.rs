@@ -167,7 +167,7 @@ fn each_device_goes_to_one_container_with_all_that_belongs_to_it() {
     if has_just_booted() {
         let told = site.kubectl().wait_event("third", "WaitingForDevice");
         assert!(told.contains(&text), "{told}");
-        site.kubectl().ok(&["delete", "pod", "third"]);
+        let _ = site.kubectl().ok(&["delete", "pod", "third"]);
     } else {
         let failed = site.kubectl().wait_phase("third", "Failed");
         assert_eq!(failed["status"]["reason"], "UnexpectedAdmissionError");
@@ -176,7 +176,7 @@ fn each_device_goes_to_one_container_with_all_that_belongs_to_it() {
     }
 
     // A device is free when its pod has gone.
-    site.kubectl().ok(&["delete", "pod", "second"]);
+    let _ = site.kubectl().ok(&["delete", "pod", "second"]);
     site.kubectl().wait_gone("pod", "second", 30);
     assert_eq!(site.holder("fourth").0, second);
 
@@ -306,7 +306,7 @@ fn off_is_off() {
     cluster.kubectl.wait_ready("first");
     assert!(kept(node.root()).is_empty());
 
-    node.configure(&config(&cluster.folder()));
+    node.configure(&config(cluster.folder()));
     node.kill();
     node.start();
     until(SOON, "the helper", || match helpers(node.root()).len() {

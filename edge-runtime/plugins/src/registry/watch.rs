@@ -21,7 +21,10 @@ impl Watch {
         let go = AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE_SELF;
         inotify.add_watch(folder, come | go | AddWatchFlags::IN_ONLYDIR)?;
         let events = File::from(inotify.as_fd().try_clone_to_owned()?);
-        Ok(Self(AsyncFd::new(events)?))
+        // SAFETY: the file owns its descriptor, and is neither replaced nor closed while it is registered.
+        #[allow(unsafe_code)]
+        let events = unsafe { AsyncFd::register(events)? };
+        Ok(Self(events))
     }
 
     /// Returns after a change, or when changes cannot be noticed: the caller looks in both cases.
