@@ -56,6 +56,10 @@ pub static LOST_MONITOR: Counter = Counter::new();
 pub static LOST_DNS: Counter = Counter::new();
 pub static LOST_DEVICES: Counter = Counter::new();
 pub static LOST_API: Counter = Counter::new();
+pub static LOST_PLUGINS: Counter = Counter::new();
+/// Devices of plugins that were allocated to containers, and attempts that failed.
+pub static ALLOCATIONS: Counter = Counter::new();
+pub static FAILED_ALLOCATIONS: Counter = Counter::new();
 /// Process id of the monitor; 0 without one.
 pub static MONITOR_PID: Counter = Counter::new();
 

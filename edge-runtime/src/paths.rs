@@ -81,7 +81,22 @@ impl Paths {
         self.run().join("api.json")
     }
 
-    /// Its certificate, key and cache; only with `local-api`.
+    /// Socket of the helper for device plugins.
+    pub fn plugins_socket(&self) -> PathBuf {
+        self.run().join("plugins.sock")
+    }
+
+    /// What that helper has counted, for `status`.
+    pub fn plugins_counters(&self) -> PathBuf {
+        self.run().join("plugins.json")
+    }
+
+    /// Devices of plugins that a pod's containers have.
+    pub fn plugin_devices(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("plugin-devices.json")
+    }
+
+    /// Certificate, key and cache of the helper for requests of pods; only with `local-api`.
     pub fn api(&self) -> PathBuf {
         self.state().join("api")
     }

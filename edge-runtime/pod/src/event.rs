@@ -77,7 +77,12 @@ pub enum StartFailure {
     /// `RunContainerError`: created, but its process could not be started (no such executable, ...).
     /// Counts as an attempt with exit code 128.
     Run,
+    /// `WaitingForDevice`: a plugin does not have the devices for it now. Tried again when a plugin has news.
+    Device,
 }
+
+/// Waiting reason of a container, and reason of the event.
+pub const WAITING_FOR_DEVICE: &str = "WaitingForDevice";
 
 impl StartFailure {
     pub fn reason(self) -> &'static str {
@@ -85,6 +90,7 @@ impl StartFailure {
             Self::Config => "CreateContainerConfigError",
             Self::Create => "CreateContainerError",
             Self::Run => "RunContainerError",
+            Self::Device => WAITING_FOR_DEVICE,
         }
     }
 }

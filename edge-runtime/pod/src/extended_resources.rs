@@ -26,7 +26,7 @@ pub fn of(container: &Container) -> BTreeMap<String, usize> {
 }
 
 /// The most that the pod needs at one time.
-fn of_pod(pod: &Pod) -> BTreeMap<String, i64> {
+pub fn of_pod(pod: &Pod) -> BTreeMap<String, i64> {
     let Some(spec) = &pod.spec else { return BTreeMap::new() };
     let mut names = BTreeSet::new();
     names.extend(containers_of(pod).flat_map(|container| of(container).into_keys()));

@@ -25,12 +25,16 @@ pub fn about(record: &PodRecord, event: &PodEvent) -> Vec<EventDraft> {
         ],
         PodEvent::StartFailed { container, id, failure, message } if awaited(record, container, id) => {
             // An id in the text would make every occurrence a different event.
-            let message = format!("Error: {}", message.replace(id.as_str(), container));
+            let text = message;
+            let message = format!("Error: {}", text.replace(id.as_str(), container));
             let created = of(container, false, "Created", "Container created".to_owned());
             let failed = of(container, true, "Failed", message);
             match failure {
                 StartFailure::Run => vec![created, failed],
                 StartFailure::Config | StartFailure::Create => vec![failed],
+                // It is tried again and again, maybe for days.
+                StartFailure::Device if shows(record, container, text) => Vec::new(),
+                StartFailure::Device => vec![of(container, false, failure.reason(), text.clone())],
             }
         }
         PodEvent::ImageFailed { container, failure, message } => {
@@ -90,6 +94,11 @@ fn awaited(record: &PodRecord, container: &str, id: &str) -> bool {
     }
 }
 
+/// Whether the container shows this message already.
+fn shows(record: &PodRecord, container: &str, message: &str) -> bool {
+    record.containers.get(container).is_some_and(|c| c.state.shown() == (StartFailure::Device.reason(), message))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Sim, one};
@@ -126,6 +135,32 @@ mod tests {
                 "spec.containers{c} Failed Failed to pull image \"img:1\": no route",
                 "spec.containers{c} Failed Error: ErrImagePull"
             ]
+        );
+    }
+
+    #[test]
+    fn wait_for_a_device_is_told_once() {
+        let mut sim = Sim::new(one("Always"));
+        sim.turn();
+        sim.sandbox_ready();
+        let failed = |id: String, message: &str| {
+            let (failure, message) = (StartFailure::Device, message.to_owned());
+            PodEvent::StartFailed { container: "c".to_owned(), id, failure, message }
+        };
+        let event = failed(sim.id("c"), "no healthy devices present");
+        assert_eq!(
+            brief(&about(&sim.record, &event)),
+            ["spec.containers{c} WaitingForDevice no healthy devices present"]
+        );
+        assert!(sim.tell(event).is_empty());
+        assert_eq!(sim.waiting("c"), ("WaitingForDevice".into(), "no healthy devices present".into()));
+        // A plugin has news.
+        sim.tell(PodEvent::DependencyChanged);
+        let again = failed(sim.id("c"), "no healthy devices present");
+        assert!(about(&sim.record, &again).is_empty());
+        assert_eq!(
+            brief(&about(&sim.record, &failed(sim.id("c"), "other"))),
+            ["spec.containers{c} WaitingForDevice other"]
         );
     }
 }

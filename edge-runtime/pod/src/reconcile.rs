@@ -29,6 +29,8 @@ use super::{ephemeral, support, transition};
 
 /// How often a pod asks that waits for others to end.
 const ADMISSION_RETRY: Duration = Duration::from_secs(1);
+/// The same for one that waits for a device. It is also asked when a plugin has news.
+const DEVICE_RETRY: Duration = Duration::from_secs(10);
 
 /// How often a pod with a deadline looks whether the clock was set, and what counts as that.
 const CLOCK_LOOK: Duration = Duration::from_secs(600);
@@ -134,7 +136,11 @@ impl<'a> Turn<'a> {
                 return;
             }
             match self.admission() {
-                Admission::Waits(refusal) => self.wait_for_others(&refusal),
+                Admission::Waits(refusal) => {
+                    let message = format!("waits for pods of this node that are ending: {}", refusal.message);
+                    self.wait("WaitingForNode", message, ADMISSION_RETRY);
+                }
+                Admission::WaitsForDevice(message) => self.wait("WaitingForDevice", message, DEVICE_RETRY),
                 Admission::Refused(Refusal { reason, message }) => {
                     self.record.admitted = true;
                     // Container states of a pod that has waited: a refused one shows none.
@@ -168,12 +174,11 @@ impl<'a> Turn<'a> {
     }
 
     /// Told once: the containers have no record yet.
-    fn wait_for_others(&mut self, refusal: &Refusal) {
+    fn wait(&mut self, reason: &str, message: String, retry: Duration) {
         if self.record.containers.is_empty() {
-            let message = format!("waits for pods of this node that are ending: {}", refusal.message);
-            self.steps.push(Step::Event(EventDraft::pod(false, "WaitingForNode", message)));
+            self.steps.push(Step::Event(EventDraft::pod(false, reason, message)));
         }
-        self.wake_at(self.now.mono.after(ADMISSION_RETRY));
+        self.wake_at(self.now.mono.after(retry));
     }
 
     /// Ends a pod that outlived `activeDeadlineSeconds`.

@@ -16,6 +16,8 @@ pub enum Admission {
     Admitted,
     /// Pods that are ending still hold what this one needs.
     Waits(Refusal),
+    /// A plugin does not have the devices that this one needs, and may have them soon: why.
+    WaitsForDevice(String),
     Refused(Refusal),
 }
 

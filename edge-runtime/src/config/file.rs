@@ -15,6 +15,7 @@ use super::logs::LogConfig;
 use super::metrics::MetricsConfig;
 use super::network::NetworkFile;
 use super::node::Reserved;
+use super::plugins::PluginsConfig;
 use super::pull::PullConfig;
 use super::resources::ResourcesConfig;
 use super::runtime::RuntimeConfig;
@@ -53,6 +54,7 @@ pub struct ConfigFile {
     pub proxy: Proxy,
     pub services: ServicesConfig,
     pub local_api: LocalApiConfig,
+    pub plugins: PluginsConfig,
     pub shutdown: ShutdownConfig,
     pub upgrade: UpgradeConfig,
 }

@@ -14,6 +14,7 @@ mod metrics;
 mod network;
 mod node;
 mod number;
+mod plugins;
 mod print;
 mod proxy;
 mod pull;
@@ -36,6 +37,7 @@ pub use logs::LogConfig;
 pub use metrics::MetricsConfig;
 pub use network::{NetworkConfig, NetworkMode, Routes};
 pub use node::{Reserved, instance_suffix};
+pub use plugins::PluginsConfig;
 pub use pull::{PullConfig, Window};
 pub use resources::ResourcesConfig;
 pub use runtime::RuntimeConfig;
@@ -94,6 +96,7 @@ pub struct Config {
     pub proxy: Proxy,
     pub services: ServicesConfig,
     pub local_api: LocalApiConfig,
+    pub plugins: PluginsConfig,
     pub shutdown: ShutdownConfig,
 }
 
@@ -148,6 +151,7 @@ impl Config {
             proxy: proxy::checked(file.proxy)?,
             services: file.services.checked()?,
             local_api: file.local_api.checked()?,
+            plugins: file.plugins.checked()?,
             shutdown: file.shutdown,
         })
     }

@@ -60,6 +60,9 @@ fn wrong_values_name_their_key() {
             "resources: {cpu-manager: static}",
             "resources.cpu-manager: static needs CPUs for the system: set reserved.cpus",
         ),
+        ("plugins: {root: kubelet}", "plugins.root: \"kubelet\" is no absolute path of a folder without '..'"),
+        ("plugins: {cdi-folders: [/etc/../x]}", "plugins.cdi-folders"),
+        ("plugins: {device-plugin: true}", "device-plugin"),
         ("resources: {cpu-manager: dynamic}", "expected `none` or `static`"),
         ("reserved: {cpus: 1-}", "reserved.cpus: '1-' is not a list of CPUs"),
         ("reserved: {cpus: [0, 1]}", "reserved.cpus: '[0,1]' is not a list of CPUs"),
@@ -183,4 +186,18 @@ fn taint_that_the_api_refuses_is_left_out() {
         assert!(said.contains(part) && said.contains("config.yaml, key taints"), "{said}");
     }
     assert_eq!(left_out.len(), 3, "{left_out:?}");
+}
+
+#[test]
+fn plugins_are_off_unless_configured() {
+    let plugins = |text: &str| load(text).expect(text).plugins;
+    assert!(!plugins("").is_on());
+    assert!(!plugins("plugins: {root: /srv/kubelet}").is_on());
+    assert!(plugins("plugins: {device-plugins: true}").is_on());
+    assert!(plugins("plugins: {pod-resources: true}").is_on());
+    let config = load("plugins: {device-plugins: true}\ndevices: {a.b/d: [/dev/x], a.b/c: [/dev/y]}").expect("valid");
+    let settings = config.plugins.settings(&config.devices);
+    assert_eq!(settings.root, Path::new("/var/lib/kubelet"));
+    assert_eq!(settings.cdi_folders, [Path::new("/etc/cdi"), Path::new("/var/run/cdi")]);
+    assert_eq!(settings.taken, ["a.b/c", "a.b/d"], "a plugin cannot register these");
 }

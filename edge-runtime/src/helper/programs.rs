@@ -48,7 +48,17 @@ pub static API: Program = Program {
     lost: &counters::LOST_API,
 };
 
-pub static ALL: [&Program; 2] = [&DEVICES, &API];
+pub static PLUGINS: Program = Program {
+    name: "edge-plugins",
+    label: "plugins",
+    called: "edge-plugins",
+    version: sampan_plugins_control::VERSION,
+    max_line: sampan_plugins_control::MAX_LINE,
+    socket: Paths::plugins_socket,
+    lost: &counters::LOST_PLUGINS,
+};
+
+pub static ALL: [&Program; 3] = [&DEVICES, &API, &PLUGINS];
 
 impl Program {
     /// Returns the path of the program: beside the daemon's, also when that was replaced while it runs.
@@ -92,5 +102,9 @@ mod tests {
         assert_eq!(line(&sampan_api_control::ToHelper::End {}), END);
         let hello = sampan_api_control::FromHelper::Hello { version: API.version };
         assert!(check_greeting(&line(&hello), API.version).is_ok());
+        assert_eq!(line(&sampan_plugins_control::ToHelper::Ping {}), PING);
+        assert_eq!(line(&sampan_plugins_control::ToHelper::End {}), END);
+        let hello = sampan_plugins_control::FromHelper::Hello { version: PLUGINS.version };
+        assert!(check_greeting(&line(&hello), PLUGINS.version).is_ok());
     }
 }

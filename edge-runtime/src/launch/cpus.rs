@@ -163,6 +163,11 @@ impl Cpus {
         Some(cpus::given(&own.held, &cpus::shared(&own.topology.online(), &own.held), uid, container))
     }
 
+    /// CPUs that containers may have for themselves; `None` without the static policy.
+    pub fn allocatable(&self) -> Option<CpuSet> {
+        self.0.as_deref().map(|own| own.topology.online().without(&own.reserved))
+    }
+
     /// A container has started, whose CPUs may have been given away since it was prepared.
     pub fn started(&mut self) {
         if let Some(own) = self.0.as_deref_mut() {

@@ -144,6 +144,7 @@ impl Launch {
         self.containers.free_devices(uid);
         self.sandboxes.teardown(pod, uid, for_good)?;
         if for_good {
+            self.containers.free_allocations(uid);
             self.containers.cpus.free(uid);
         }
         Ok(())

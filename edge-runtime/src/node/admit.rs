@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::context::Context;
 use super::pods::Entry;
 use crate::launch::Launch;
+use crate::launch::devices::shortage;
 use crate::node_status::{Pressure, standard_labels};
 use crate::pod::admission::{self, Allocatable};
 use crate::pod::extended_resources;
@@ -28,7 +29,26 @@ impl Admission<'_> {
             return Verdict::Refused(refusal);
         }
         let stays = |entry: &Entry| entry.record.deletion.is_none() && entry.record.terminal.is_none();
-        verdict(self.no_place(pod, |_| true, true), || self.no_place(pod, stays, false))
+        match verdict(self.no_place(pod, |_| true, true), || self.no_place(pod, stays, false)) {
+            Verdict::Admitted => self.devices(pod, stays),
+            other => other,
+        }
+    }
+
+    /// Whether plugins have the devices that the pod asks for.
+    fn devices(&self, pod: &Pod, stays: impl Fn(&Entry) -> bool) -> Verdict {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let (plugins, now) = (&self.launch.containers.plugins, self.cx.mono());
+        let others = self.cx.pods.admitted(uid);
+        let lacks = |keeps: &dyn Fn(&str) -> bool| plugins.refusal(pod, &others, keeps, now);
+        match lacks(&|_| true) {
+            None => Verdict::Admitted,
+            Some((why, true)) => Verdict::WaitsForDevice(why),
+            Some((why, false)) => {
+                let later = || lacks(&|holder| self.cx.pods.get(holder).is_some_and(&stays));
+                verdict(Some(shortage::refusal(&why)), || later().map(|(why, _)| shortage::refusal(&why)))
+            }
+        }
     }
 
     /// Refuses a pod for its own fields, independent of other pods.

@@ -64,6 +64,7 @@ impl Bench {
             dns: Default::default(),
             devices: Default::default(),
             local_api: Default::default(),
+            plugins: Default::default(),
             hooks: Default::default(),
             pulls: Default::default(),
             tokens: Default::default(),

@@ -41,6 +41,7 @@ impl Node {
             self.dns.step(&self.cx, &self.launch, &mut self.services);
             self.devices.step(&self.cx);
             self.local_api.step();
+            self.plugins_step()?;
             self.orders.step(&mut self.cx)?;
             // After all steps that report.
             let reports = self.send_reports(now);
@@ -142,6 +143,7 @@ impl Node {
             News::NamespaceAsked(namespace) => self.dns.asked(&mut self.cx, &mut self.services, &namespace),
             News::Devices(heard) => self.devices.heard(&mut self.cx, heard)?,
             News::LocalApi(heard) => self.take_local_api(heard)?,
+            News::Plugins(heard) => self.take_plugins(heard)?,
             News::Order(heard) => self.orders.heard(&mut self.cx, heard)?,
             News::Resized { uid, resized, done } => resize::done(&mut self.cx, &uid, resized, done),
             News::Probe(event) => Probes::take(&mut self.cx, event)?,

@@ -23,7 +23,8 @@ use crate::sys::trash::Trash;
 use sampan_monitor::protocol::StartContainer;
 
 impl Node {
-    /// Starts a container. The result of the start arrives as news; the pause container has no answer before that.
+    /// Starts a container. The result of the start arrives as news; the pause container, and one that waits for devices of a
+    /// plugin, has no answer before that.
     pub(super) fn start_container(
         &mut self,
         pod: &Pod,
@@ -31,6 +32,14 @@ impl Node {
         id: &str,
         image_id: &str,
     ) -> Option<PodEvent> {
+        if of.container != PAUSE && self.waits_for_devices(pod, &of, id, image_id) {
+            return None;
+        }
+        self.start_prepared(pod, of, id, image_id)
+    }
+
+    /// The same for a container that has its devices.
+    pub(super) fn start_prepared(&mut self, pod: &Pod, of: ContainerRef, id: &str, image_id: &str) -> Option<PodEvent> {
         let (container, id) = (of.container.clone(), id.to_owned());
         let looks = self.launch.sandboxes.looks.clone();
         if container == PAUSE {
@@ -183,6 +192,8 @@ impl Node {
         let Some(entry) = self.cx.pods.remove(uid) else { return };
         self.containers.forget(uid);
         self.launch.containers.cpus.free(uid);
+        self.launch.containers.free_allocations(uid);
+        self.plugins.forget(uid);
         self.tokens.forget(uid);
         self.resync.forget(uid);
         // Exits that no turn of the pod has handled are dropped now.

@@ -19,6 +19,7 @@
 //! | `policies` | the pods that NetworkPolicies select here, and when to update the kernel |
 //! | `devices` | the helper for devices: messages to it and from it |
 //! | `local_api` | the helper for requests of pods to the API: messages to it, and its streams |
+//! | `plugins` | the helper for device plugins: messages to it and from it, and containers that wait for it |
 //! | `orders` | fleet jobs: their helper, and their progress |
 //! | `dns` | the helper that answers pods' DNS queries |
 //! | `monitor_events` | events from the monitor |
@@ -85,6 +86,7 @@ mod notify;
 mod objects;
 mod orders;
 mod outgoing;
+mod plugins;
 mod pods;
 mod policies;
 mod probes;
@@ -126,6 +128,7 @@ use network::connecting::Connecting;
 use network::host_ports::HostPorts;
 use node_status::NodeStatus;
 use orders::Orders;
+use plugins::Plugins;
 use policies::state::Policies;
 use probes::Probes;
 use pulls::Pulls;
@@ -155,6 +158,7 @@ pub struct Node {
     dns: Dns,
     devices: Devices,
     local_api: LocalApi,
+    plugins: Plugins,
     orders: Orders,
     probes: Probes,
     hooks: Hooks,

@@ -1,5 +1,6 @@
 //! The Node object: built when something may have changed, reported when it has.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use edge_protocol::message::Report;
@@ -8,12 +9,15 @@ use serde_json::Value;
 
 use super::context::Context;
 use crate::launch::Launch;
-use crate::node_status::{Board, NodeImage, NodeSettings, Pressure, ReadyState, Upgrade, conditions, node_object};
+use crate::node_status::{
+    Amount, Board, NodeImage, NodeSettings, Pressure, ReadyState, Upgrade, conditions, node_object,
+};
 use crate::paths::Paths;
 use crate::pod::clock::Mono;
 use crate::store::{Fact, StoreError};
 use crate::sys::board::{Sensors, clock_synchronized};
 use crate::sys::from_json::from_json;
+use crate::sys::gather::Gather;
 use crate::sys::host::disk_space;
 
 /// The unchanged object is reported again after this time. The kubelet does so every five minutes; here the Lease shows
@@ -123,7 +127,7 @@ impl NodeStatus {
             allocatable_storage_bytes: cx.config.allocatable_storage(storage_bytes),
             storage_bytes,
             runtime_version: self.runtime_version.clone(),
-            devices: host.launch.containers.device_capacity(),
+            devices: devices(host.launch, cx.mono()),
             runtime_handlers: host.launch.handlers.clone(),
             pod_cidrs: cx.config.network.subnets.iter().map(ToString::to_string).collect(),
         };
@@ -153,6 +157,19 @@ impl NodeStatus {
         let all = conditions::conditions(&ready, host.pressure, &board, &self.conditions, cx.wall());
         Ok(node_object(facts, &settings, &images, all))
     }
+}
+
+/// Extended resources: those of the configuration, and those of plugins.
+fn devices(launch: &Launch, now: Mono) -> BTreeMap<String, Amount> {
+    let own = launch.containers.device_capacity().into_iter();
+    let mut all: BTreeMap<String, Amount> =
+        own.map(|(name, count)| (name, Amount { capacity: count, allocatable: count })).into_map();
+    let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+    let of_plugins = launch.containers.plugins.capacity(now);
+    all.extend(of_plugins.map(|(name, capacity, healthy)| {
+        (name.clone(), Amount { capacity: count(capacity), allocatable: count(healthy) })
+    }));
+    all
 }
 
 /// From the launcher's file (`sampan_launcher::versions::State`), which is there once there was another version.

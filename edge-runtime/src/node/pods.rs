@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
+use crate::launch::devices::plugins::Admitted;
 use crate::pod::clock::{Mono, Now};
 use crate::pod::event::PodEvent;
 use crate::pod::record::{ContainerState, PodRecord, SandboxState};
@@ -134,6 +135,16 @@ impl Pods {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Entry)> {
         self.entries.iter().map(|(uid, entry)| (uid, Box::as_ref(entry)))
+    }
+
+    /// Pods other than this one that have been admitted, until their containers have ended.
+    pub(super) fn admitted(&self, but: &str) -> Vec<Admitted<'_>> {
+        let others = self.iter().filter(|(uid, entry)| {
+            let record = &entry.record;
+            let runs = || record.containers.values().any(|container| container.state.process().is_some());
+            *uid != but && record.admitted && (record.terminal.is_none() || runs())
+        });
+        others.map(|(_, entry)| (&*entry.pod, &entry.record)).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -68,6 +68,8 @@ pub(super) enum News {
     Devices(crate::devices::Heard),
     /// Event of the helper for requests of pods to the API.
     LocalApi(crate::helper::client::Heard<sampan_api_control::FromHelper>),
+    /// Event of the helper for device plugins.
+    Plugins(crate::helper::client::Heard<sampan_plugins_control::FromHelper>),
     /// Event of the helper for a fleet job.
     Order(super::orders::heard::Heard),
     /// systemd has given containers of a pod other values, or could not: an answer for each.

@@ -12,9 +12,9 @@ use super::admit::Admission;
 use super::containers::ContainerRef;
 use super::pulls::{Waiter, secrets};
 use super::sources::HookRef;
-use super::{Node, resize};
+use super::{Node, plugins, resize};
 use crate::pod::clock::{Mono, Now};
-use crate::pod::event::PodEvent;
+use crate::pod::event::{PodEvent, StartFailure};
 use crate::pod::reconcile::{self, World};
 use crate::pod::record::{PodRecord, PodSource};
 use crate::pod::status;
@@ -104,7 +104,8 @@ impl Node {
             stop_locked: &|| stop_lock::is_held(&self.cx.paths, uid),
         };
         let plan = reconcile::reconcile(&pod, entry.record.clone(), &world, now);
-        let (record, status) = status::publish(&pod, plan.record, &self.cx.host, now);
+        let (record, mut status) = status::publish(&pod, plan.record, &self.cx.host, now);
+        plugins::status::add(&mut status, uid, &self.launch.containers.plugins);
         let status = serde_json::to_value(&status).unwrap_or(Value::Null);
         if !was_admitted && super::cpus::wants(&record) {
             self.launch.containers.cpus.take(&pod);
@@ -208,6 +209,11 @@ impl Node {
                         &id,
                         &image_id,
                     ));
+                }
+                // It has no process yet.
+                Step::Kill { container, id, .. } if self.plugins.stop(&id) => {
+                    let (failure, message) = (StartFailure::Device, "stopped before its start".to_owned());
+                    answers.push(PodEvent::StartFailed { container, id, failure, message });
                 }
                 Step::Kill { container, id, signal, because } => {
                     self.containers.kill(&self.cx, (uid, &container, &id), signal, because);

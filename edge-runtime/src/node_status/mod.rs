@@ -8,4 +8,4 @@ pub mod node;
 
 pub use board::{Board, Upgrade};
 pub use conditions::{Pressure, ReadyState};
-pub use node::{NodeImage, NodeSettings, node_object, standard_labels};
+pub use node::{Amount, NodeImage, NodeSettings, node_object, standard_labels};

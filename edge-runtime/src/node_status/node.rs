@@ -36,14 +36,21 @@ pub struct NodeSettings {
     pub allocatable_storage_bytes: u64,
     /// Size of the file system that holds the pods.
     pub storage_bytes: u64,
-    /// Extended resources: name and amount.
-    pub devices: BTreeMap<String, u64>,
+    /// Extended resources.
+    pub devices: BTreeMap<String, Amount>,
     pub runtime_handlers: Vec<NodeRuntimeHandler>,
     /// `runc://1.1.5`
     pub runtime_version: String,
     /// The node's pod subnets, told as `spec.podCIDRs`; the first one is `spec.podCIDR` too. The bridge does not write
     /// them: they are a cluster's to give (docs/network.md).
     pub pod_cidrs: Vec<String>,
+}
+
+/// How much there is of an extended resource, and how much of that pods may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    pub capacity: u64,
+    pub allocatable: u64,
 }
 
 /// One image on the node.
@@ -83,12 +90,14 @@ pub fn node_object(
                 facts.memory_bytes,
                 settings.storage_bytes,
                 settings,
+                |amount| amount.capacity,
             )),
             allocatable: Some(resources(
                 settings.allocatable_cpu_milli,
                 settings.allocatable_memory_bytes,
                 settings.allocatable_storage_bytes,
                 settings,
+                |amount| amount.allocatable,
             )),
             addresses: Some(addresses(settings)),
             conditions: Some(conditions),
@@ -116,7 +125,13 @@ pub fn standard_labels(facts: &HostFacts, name: &str, more: &BTreeMap<String, St
     labels
 }
 
-fn resources(cpu_milli: u64, memory: u64, storage: u64, settings: &NodeSettings) -> BTreeMap<String, Quantity> {
+fn resources(
+    cpu_milli: u64,
+    memory: u64,
+    storage: u64,
+    settings: &NodeSettings,
+    of_device: fn(&Amount) -> u64,
+) -> BTreeMap<String, Quantity> {
     // Canonical forms: an API server rewrites others, and the object would then differ from what was sent.
     let cpu = if cpu_milli.is_multiple_of(1000) { (cpu_milli / 1000).to_string() } else { format!("{cpu_milli}m") };
     let bytes = |bytes: u64| if bytes.is_multiple_of(1024) { format!("{}Ki", bytes / 1024) } else { bytes.to_string() };
@@ -124,7 +139,7 @@ fn resources(cpu_milli: u64, memory: u64, storage: u64, settings: &NodeSettings)
     [("cpu", cpu), ("memory", bytes(memory)), ("ephemeral-storage", bytes(storage)), ("pods", pods)]
         .into_iter()
         .map(|(name, amount)| (name.to_string(), Quantity(amount)))
-        .chain(settings.devices.iter().map(|(name, amount)| (name.clone(), Quantity(amount.to_string()))))
+        .chain(settings.devices.iter().map(|(name, amount)| (name.clone(), Quantity(of_device(amount).to_string()))))
         .into_map()
 }
 

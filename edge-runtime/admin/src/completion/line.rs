@@ -145,7 +145,7 @@ mod tests {
         }
         check("images", &Wanted::Words(vec!["ls", "check", "rm", "prune", "export"]));
         check("completion", &Wanted::Words(vec!["bash", "zsh", "fish"]));
-        check("devices", &Wanted::Words(vec!["get", "watch", "set", "history", "mappers"]));
+        check("devices", &Wanted::Words(vec!["get", "watch", "set", "history", "mappers", "plugins"]));
         check("devices get", &Wanted::Devices { namespace: None });
         check("devices -n shop set", &Wanted::Devices { namespace: Some("shop") });
         for line in ["config get", "config set"] {

@@ -27,7 +27,8 @@ pub(crate) use areas::daemon::{get as ask_daemon, pid as daemon_pid};
 pub(crate) use areas::disk::worn;
 pub(crate) use areas::limits::{load, meminfo};
 use areas::{
-    board, cgroups, clock, config, daemon, disk, kernel, limits, link, local_api, network, proxy, runtime, unit,
+    board, cgroups, clock, config, daemon, disk, kernel, limits, link, local_api, network, plugins, proxy, runtime,
+    unit,
 };
 use finding::{Finding, Severity, worst};
 use host::Host;
@@ -92,6 +93,7 @@ pub(crate) fn examine(paths: &Paths, which: Which<'_>) -> Vec<Finding> {
         all.extend(link::judge(&link::look(&host, daemon)));
         all.extend(proxy::judge(&proxy::look(&host, daemon)));
         all.extend(local_api::judge(&local_api::look(&host, &bridges)));
+        all.extend(plugins::judge(&plugins::look(&host)));
         all.extend(unit::judge(&unit::look(&host)));
         all.extend(daemon::judge(&daemon::look(&host)));
     }

@@ -1,6 +1,8 @@
 //! `edge-runtime devices`: devices behind this node and their values, asked of the helper that speaks with them, with or without
 //! a cloud or a daemon.
 
+mod plugins;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,14 +21,18 @@ const NAMESPACE: Flag = Flag::value("namespace", "NAMESPACE", "namespace of the 
 
 pub(super) const VERB: Verb = Verb {
     name: "devices",
-    about: "List devices behind this node, or get and set their values",
-    operands: Operands::Words("[get|watch|set|history|mappers] [NAMESPACE/DEVICE] [PROPERTY[=VALUE]]"),
+    about: "List devices of this node, or get and set their values",
+    operands: Operands::Words("[get|watch|set|history|mappers|plugins] [NAMESPACE/DEVICE] [PROPERTY[=VALUE]]"),
     flags: &[NAMESPACE, OUTPUT, JSON],
     run,
 };
 
 fn run(given: Given) -> Result<(), CliError> {
     let (words, form) = (words(&given)?, Form::of(&given)?);
+    if words == ["plugins"] {
+        takes::only(&given, VERB.flags, "devices plugins", &["output", "json"])?;
+        return plugins::run(&given.paths()?, form);
+    }
     let namespace = given.one::<String>("namespace")?.unwrap_or_else(|| "default".to_owned());
     let question = question(&words.iter().map(String::as_str).collect::<Vec<_>>(), &namespace)?;
     let names_no_device =
@@ -89,7 +95,7 @@ fn question(words: &[&str], namespace: &str) -> Result<Question, CliError> {
         }
         ["mappers"] => Ok(Question::Mappers {}),
         _ => Err(CliError::Usage(
-            "devices: get [DEVICE], watch [DEVICE], set DEVICE PROPERTY=VALUE, history DEVICE [PROPERTY] or mappers"
+            "devices: get [DEVICE], watch [DEVICE], set DEVICE PROPERTY=VALUE, history DEVICE [PROPERTY], mappers or plugins"
                 .to_owned(),
         )),
     }

@@ -52,6 +52,7 @@ fn run(given: Given) -> Result<(), CliError> {
         "pulls": pulls::values(&pulls),
         "devices": counted(&paths.devices(), &paths.device_counters()),
         "localApi": counted(&paths.api_socket(), &paths.api_counters()),
+        "plugins": counted(&paths.plugins_socket(), &paths.plugins_counters()),
     });
     form.print(
         &view,
@@ -124,7 +125,7 @@ fn rows(view: &Value, pulls: &[String]) -> String {
         format!("{:<11} {}/{}: {}\n", "held", text(&hold["namespace"]), text(&hold["pod"]), text(&hold["message"]))
     });
     let rows = rows.map(|(name, value)| format!("{name:<11} {value}\n")).into_iter();
-    let helpers = [("devices", "devices"), ("local API", "localApi")];
+    let helpers = [("devices", "devices"), ("local API", "localApi"), ("plugins", "plugins")];
     let helpers = helpers.into_iter().filter_map(|(name, key)| Some((name, view[key]["text"].as_str()?)));
     let helpers = helpers.map(|(name, counters)| format!("{name:<11} {counters}\n"));
     rows.chain(held).chain(pulls).chain(helpers).collect()

@@ -572,6 +572,18 @@ fn pod_waits_while_ending_pods_hold_its_port() {
 }
 
 #[test]
+fn pod_waits_for_the_device_of_a_plugin() {
+    let mut sim = Sim::new(one("Always"));
+    sim.admission = Admission::WaitsForDevice("cannot allocate unregistered device example.com/gpu".into());
+    assert!(sim.turn().is_empty());
+    assert_eq!((sim.wake_s(), sim.record.admitted, sim.record.terminal.is_some()), (Some(10), false, false));
+    assert!(sim.wait(10).is_empty());
+    assert_eq!(sim.events, ["WaitingForDevice: cannot allocate unregistered device example.com/gpu"]);
+    sim.admission = Admission::Admitted;
+    assert_eq!(sim.wait(10), ["sandbox"]);
+}
+
+#[test]
 fn deadline_counts_no_time_before_the_clock_was_set() {
     let mut sim =
         Sim::new(pod(json!({"activeDeadlineSeconds": 3600, "containers": [{"name": "c", "image": "img:1"}]})));

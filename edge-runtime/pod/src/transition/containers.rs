@@ -12,6 +12,8 @@ use super::super::record::{
 
 /// Pause before a start that failed for its configuration is tried again (the kubelet's sync retry).
 const CONFIG_RETRY: Duration = Duration::from_secs(10);
+/// A plugin's news is reported as `DependencyChanged`. Each try is written to the disk.
+const DEVICE_RETRY: Duration = Duration::from_secs(60);
 /// With `imagePullPolicy: Never` an image can only appear by import, which is reported as `DependencyChanged`.
 const NEVER_PULL_RETRY: Duration = Duration::from_secs(60);
 
@@ -94,11 +96,11 @@ pub(super) fn start_failed(c: &mut ContainerRecord, id: &str, failure: StartFail
             finished_mono: now.mono,
             stopped,
         }),
-        StartFailure::Config | StartFailure::Create => ContainerState::Waiting {
-            reason: failure.reason().to_owned(),
-            message,
-            retry_at: Some(now.mono.after(CONFIG_RETRY)),
-        },
+        StartFailure::Config | StartFailure::Create | StartFailure::Device => {
+            let pause = if failure == StartFailure::Device { DEVICE_RETRY } else { CONFIG_RETRY };
+            let reason = failure.reason().to_owned();
+            ContainerState::Waiting { reason, message, retry_at: Some(now.mono.after(pause)) }
+        }
     };
 }
 

@@ -3,6 +3,7 @@
 
 mod cwd;
 mod disk;
+mod edits;
 mod granted;
 mod image_volumes;
 mod own_boot;
@@ -24,6 +25,7 @@ use self::process::Process;
 use super::base::{Base, Objects};
 use super::cgroups::{cgroup_of_container, class};
 use super::cpus::Cpus;
+use super::devices::plugins::Plugins;
 use super::devices::{Devices, Grant};
 use super::error::ContainerError;
 use super::look::Look;
@@ -75,6 +77,8 @@ pub struct Containers {
     /// The OCI runtime can make everything below a mount read-only.
     recursive_read_only: bool,
     devices: Devices,
+    /// Resources of device plugins. A container that wants some is prepared when they are allocated.
+    pub plugins: Plugins,
     pub cpus: Cpus,
 }
 
@@ -85,7 +89,20 @@ impl Containers {
         (host, oci_facts, apparmor, recursive_read_only): (Rc<HostFacts>, oci_spec::HostFacts, apparmor::Support, bool),
     ) -> Self {
         let devices = Devices::load(base.config.devices.clone(), &base.paths);
-        Self { base, runtimes, host, oci_facts, apparmor, recursive_read_only, devices, cpus: Cpus::default() }
+        let plugins = Plugins::load(&base.config, &base.paths);
+        Self { base, runtimes, host, oci_facts, apparmor, recursive_read_only, devices, plugins, cpus: Cpus::default() }
+    }
+
+    /// Keeps all allocations of plugins on the disk, before a container starts that has one of them.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn save_allocations(&mut self) -> std::io::Result<()> {
+        self.plugins.kept.save(&self.base.paths)
+    }
+
+    pub fn free_allocations(&mut self, uid: &str) -> bool {
+        self.plugins.kept.free(uid, &self.base.paths)
     }
 
     /// Resource names of the board's devices with how many there are.
@@ -132,7 +149,9 @@ impl Containers {
         let (uid, bundle) = (uid(pod), paths.bundle(attempt.id));
         let dir = paths.attempt(uid, &container.name, attempt.number);
         // First: it fails most often (a ConfigMap that is not there yet) and costs nothing.
-        let Process { argv, env, cwd, warnings } = process::of(sandbox, pod, container, image, objects)?;
+        let given = self.plugins.kept.of(uid, &container.name);
+        let Process { argv, env, cwd, warnings } =
+            process::of(sandbox, pod, container, image, objects, edits::env(given))?;
         let seccomp = seccomp::of(pod, container, &paths.seccomp(), settings.security.seccomp_default)?;
         let apparmor = apparmor::of(pod, container, self.apparmor, apparmor::loaded)?;
         let own_users = sandbox.prepared.namespaces.user.as_ref();
@@ -143,6 +162,7 @@ impl Containers {
             image_volume::mount(paths, uid, volume, image, own_ids.as_ref())?;
         }
         let (mut mounts, mut looks) = self.mounts(sandbox, pod, container, &env, &dir)?;
+        edits::mounts(given, &mut mounts, &mut looks)?;
         let first = own_users.map(|user| user.first_id);
         mounts.extend(image_volumes::make(&image.config.volumes, &root, &dir, &mounts, first)?);
         if let Some(user) = own_users {
@@ -153,6 +173,8 @@ impl Containers {
         cwd::check_program(&root, argv.first().map_or("", String::as_str))?;
         Runtimes::mark(&bundle, &handler, &cwd)?;
         let memory = self.host.memory_bytes;
+        let mut devices = granted(grants, &user)?;
+        devices.extend(edits::devices(given, &user)?);
         let input = oci_spec::Input {
             pod,
             container,
@@ -161,7 +183,8 @@ impl Containers {
             cwd,
             mounts,
             pid: pid_namespace(pod, attempt.join_pid),
-            devices: granted(grants, &user)?,
+            devices,
+            annotations: edits::annotations(given),
             cpus: self.cpus.of(uid, &container.name),
             oom_score_adj: resources::oom_score_adj(pod, attempt.is_static, container, memory),
             swap_limit: resources::swap_limit(pod, container, settings.resources.swap, memory, self.host.swap_bytes),
@@ -207,6 +230,7 @@ impl Containers {
             user: user::User::default(),
             oom_score_adj: 0,
             devices: Vec::new(),
+            annotations: Vec::new(),
             cpus: None,
             swap_limit: None,
             seccomp: oci_spec::Seccomp::RuntimeDefault,

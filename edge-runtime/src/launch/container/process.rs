@@ -25,20 +25,24 @@ pub(super) struct Process {
     pub(super) warnings: Vec<(&'static str, String)>,
 }
 
+/// `vars`: variables of device plugins, which the container's own replace.
 pub(super) fn of(
     sandbox: &Sandbox,
     pod: &Pod,
     container: &Container,
     image: &ImageRecord,
     objects: Objects<'_>,
+    mut vars: Vec<(String, String)>,
 ) -> Result<Process, ContainerError> {
     let environment = environment(sandbox, pod, container, objects)?;
+    vars.retain(|(name, _)| environment.vars.iter().all(|(own, _)| own != name));
+    vars.extend(environment.vars);
     let has_terminal = container.tty.unwrap_or(false);
-    let mut env = variables::merged(&sandbox.host_name, has_terminal, &image.config.env, &environment.vars);
+    let mut env = variables::merged(&sandbox.host_name, has_terminal, &image.config.env, &vars);
     if hold::stop_lock(pod).is_some() && env.iter().all(|(name, _)| name != hold::LOCK_VARIABLE) {
         env.push((hold::LOCK_VARIABLE.to_owned(), hold::LOCK_FILE.to_owned()));
     }
-    let argv = env::argv(container, &image.config.entrypoint, &image.config.cmd, &environment.vars);
+    let argv = env::argv(container, &image.config.entrypoint, &image.config.cmd, &vars);
     if argv.is_empty() {
         return Err(ContainerError::create("no command specified"));
     }

@@ -3,8 +3,19 @@
 //! The configuration replaces the kubelet's device plugins: a resource name, and its nodes below `/dev`. Nodes are
 //! looked up at every start, so a device that was plugged in again is found under its new number. An allocation is
 //! stored in the pod's folder, so that a restarted container gets the same device.
+//!
+//! Devices of device plugins are apart from these:
+//!
+//! | file | owns |
+//! |---|---|
+//! | `plugins` | resources of plugins, and what a container or pod gets of them |
+//! | `kept` | which devices containers have, on the disk |
+//! | `shortage` | why there are none, in the kubelet's words |
 
 mod glob;
+pub mod kept;
+pub mod plugins;
+pub mod shortage;
 #[cfg(test)]
 mod tests;
 

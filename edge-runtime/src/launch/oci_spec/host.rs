@@ -78,6 +78,15 @@ impl HostDevice {
     }
 }
 
+impl HostDevice {
+    /// The devices in a folder below `/dev`, and in folders in it.
+    pub fn below(folder: &Path) -> Vec<Self> {
+        let mut devices = Vec::new();
+        list_devices(folder, 0, &mut devices);
+        devices
+    }
+}
+
 fn described(path: PathBuf, metadata: &fs::Metadata) -> Option<HostDevice> {
     let (kind, number) = (metadata.file_type(), metadata.rdev());
     (kind.is_char_device() || kind.is_block_device()).then(|| HostDevice {

@@ -39,6 +39,8 @@ pub struct Input<'a> {
     pub oom_score_adj: i32,
     /// Devices of the node, in addition to those of every container.
     pub devices: Vec<GrantedDevice>,
+    /// Names and values for the OCI runtime. The node's own replace them.
+    pub annotations: Vec<(String, String)>,
     /// `None`: all CPUs, shared.
     pub cpus: Option<Given>,
     /// Swap beside the memory, bytes; none: as much as there is.

@@ -20,7 +20,7 @@ use input::{security, text};
 use super::spec_error::SpecError;
 use crate::net::namespaces::IDS;
 use crate::pod::spec::is_privileged;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Hidden from a container, as the kubelet asks for (pkg/securitycontext).
 const MASKED_PATHS: &str = "
@@ -46,8 +46,17 @@ pub fn build(input: &Input) -> Result<Value, SpecError> {
         "mounts": mounts::mounts(input)?,
         "process": process(input)?,
         "linux": linux(input)?,
-        "annotations": if input.systemd { Some(scope::annotations(input)?) } else { None },
+        "annotations": annotations(input)?,
     })))
+}
+
+fn annotations(input: &Input) -> Result<Value, SpecError> {
+    let mut all = Map::new();
+    all.extend(input.annotations.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))));
+    if input.systemd {
+        all.extend(scope::annotations(input)?.into_iter().map(|(name, value)| (name, value.into())));
+    }
+    Ok(if all.is_empty() { Value::Null } else { Value::Object(all) })
 }
 
 /// Removes null fields: OCI runtimes distinguish them from missing ones.

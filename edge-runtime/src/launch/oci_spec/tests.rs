@@ -60,6 +60,7 @@ fn built(container: Value, host: &HostFacts, change: impl FnOnce(&mut Input)) ->
         cpus: None,
         swap_limit: Some(0),
         seccomp: Seccomp::Unconfined,
+        annotations: Vec::new(),
         apparmor: None,
         host,
     };
@@ -236,6 +237,7 @@ fn unsupported_field_is_named() {
         cpus: None,
         swap_limit: Some(0),
         seccomp: Seccomp::Unconfined,
+        annotations: Vec::new(),
         apparmor: None,
         host: &facts,
     };

@@ -24,6 +24,7 @@ pub(super) fn text(node: &Node, plan: &Plan) -> String {
     link(node, &mut text);
     kept(node, plan, &mut text);
     helpers(&mut text);
+    plugins(node, &mut text);
     whole(node, &mut text);
     process(&mut text);
     text.finish()
@@ -138,6 +139,17 @@ fn helpers(text: &mut Text) {
     count(text, "sampan_node_api_requests_total", help, &counters::API_REQUESTS);
     let help = "Requests of pods to the API that the link has not taken.";
     count(text, "sampan_node_api_request_errors_total", help, &counters::REFUSED_API_REQUESTS);
+}
+
+/// Devices of plugins.
+fn plugins(node: &Node, text: &mut Text) {
+    if !node.cx.config.plugins.is_on() {
+        return;
+    }
+    let help = "Allocations of devices of plugins to containers.";
+    count(text, "sampan_node_device_allocations_total", help, &counters::ALLOCATIONS);
+    let help = "Allocations that plugins have refused.";
+    count(text, "sampan_node_device_allocation_errors_total", help, &counters::FAILED_ALLOCATIONS);
 }
 
 /// The loop, and conditions of the Node object.

@@ -122,6 +122,7 @@ pub(super) fn build(paths: &Paths, mut config: Config, tasks: &Tasks, senders: S
         dns: Default::default(),
         devices: Default::default(),
         local_api: Default::default(),
+        plugins: Default::default(),
         probes,
         hooks: Default::default(),
         pulls: Default::default(),

@@ -73,6 +73,7 @@ pub fn run(paths: &Paths, config: Config, identity: Option<Identity>) -> Result<
         node.load_pods()?;
         node.image_gc.at_start(&node.cx);
         node.devices.start(&node.cx);
+        node.plugins.start(&node.cx);
         node.orders.start(&node.cx)?;
         match identity {
             Some(identity) => {

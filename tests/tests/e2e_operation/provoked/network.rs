@@ -110,6 +110,25 @@ fn local_api_without_its_helper_or_its_port() {
 }
 
 #[test]
+fn plugins_without_their_helper_or_their_socket() {
+    if !can_run() {
+        return;
+    }
+    let stage = Stage::new();
+    let root = stage.root().join("kubelet");
+    let socket = root.join("device-plugins/kubelet.sock");
+    let script = format!("IO::Socket::UNIX->new(Listen => 1, Local => \"{}\") or die; sleep 60", socket.display());
+    let stage = stage
+        .configure(&format!("plugins: {{device-plugins: true, root: '{}'}}\n", root.display()))
+        .run(&format!("mkdir -p {}", root.join("device-plugins").display()))
+        .run(&format!("perl -MIO::Socket::UNIX -e '$s = {script}' &"))
+        .run(&format!("for i in {{1..200}}; do [ -S {} ] && break; sleep 0.05; done", socket.display()));
+    let found = stage.examined();
+    assert_provoked(&found, "plugins", "error", "edge-plugins does not run", "grep edge-plugins");
+    assert_provoked(&found, "plugins", "error", "another process, perhaps a kubelet, listens at", "plugins.root");
+}
+
+#[test]
 fn no_resolver_on_a_node_whose_bridge_has_an_address() {
     if !can_run() {
         return;

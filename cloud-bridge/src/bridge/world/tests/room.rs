@@ -2,6 +2,8 @@
 
 use super::*;
 
+/// A sixteenth of the room on a node.
+const UNIT: usize = super::super::room::NODE / 16;
 const NAMES: [&str; 6] = ["x0", "x1", "x2", "x3", "x4", "x5"];
 
 /// A ConfigMap with this many bytes of data.
@@ -11,7 +13,7 @@ fn sized(name: &str, bytes: usize) -> Object {
 
 /// An object of which sixteen fit into the room, and one more name.
 fn large(name: &str) -> Object {
-    sized(name, (1 << 20) - (16 << 10))
+    sized(name, UNIT - (16 << 10))
 }
 
 /// A node with pods that name one object of almost the whole limit, and one of half the limit, which does not fit.
@@ -19,8 +21,8 @@ fn full() -> World {
     let mut world = world(&["a", "b"]);
     world.pod_applied(pod("a", "p", &["all"]));
     world.pod_applied(pod("a", "q", &["half"]));
-    assert_eq!(words(&world.object_present(sized("all", 15 << 20))), ["set a all all", "set a p uid-p"]);
-    assert_eq!(words(&world.object_present(sized("half", 8 << 20))), ["set a q uid-q"], "its pod does not wait");
+    assert_eq!(words(&world.object_present(sized("all", 15 * UNIT))), ["set a all all", "set a p uid-p"]);
+    assert_eq!(words(&world.object_present(sized("half", 8 * UNIT))), ["set a q uid-q"], "its pod does not wait");
     world
 }
 
@@ -53,7 +55,7 @@ fn pods_of_a_node_name_a_bounded_number_of_bytes() {
 
 #[test]
 fn object_is_read_again_when_room_comes_back() {
-    let told = |world: &mut World| words(&world.object_present(sized("half", 8 << 20)));
+    let told = |world: &mut World| words(&world.object_present(sized("half", 8 * UNIT)));
     let mut world = full();
     let effects = world.pod_deleted("a", &key("Pod", "p"), "uid-p");
     assert_eq!(words(&effects), ["remove a p uid-p", "withdraw a all all", "unwatch all", "watch half for a"]);
@@ -61,8 +63,8 @@ fn object_is_read_again_when_room_comes_back() {
     assert_eq!(told(&mut world), ["set a half half", "set a r uid-r"]);
 
     let mut world = full();
-    assert_eq!(words(&world.object_present(sized("all", 10 << 20))), ["set a all all"], "not enough");
-    assert_eq!(words(&world.object_present(sized("all", 7 << 20))), ["set a all all", "watch half for a"]);
+    assert_eq!(words(&world.object_present(sized("all", 10 * UNIT))), ["set a all all"], "not enough");
+    assert_eq!(words(&world.object_present(sized("all", 7 * UNIT))), ["set a all all", "watch half for a"]);
     assert_eq!(told(&mut world), ["set a half half"]);
 
     let mut world = full();
@@ -80,7 +82,7 @@ fn each_node_has_room_of_its_own() {
     let mut world = full();
     assert_eq!(words(&world.pod_applied(pod("b", "s", &["half"]))), ["admit half for b"]);
     assert_eq!(words(&world.admitted("b", &half)), ["watch half for a"], "nobody had room for it");
-    assert_eq!(words(&world.object_present(sized("half", 8 << 20))), ["set b half half", "set b s uid-s"]);
+    assert_eq!(words(&world.object_present(sized("half", 8 * UNIT))), ["set b half half", "set b s uid-s"]);
     // An object that is kept for another node is sent without a reading.
     let effects = world.pod_deleted("a", &key("Pod", "p"), "uid-p");
     assert_eq!(words(&effects), ["remove a p uid-p", "withdraw a all all", "unwatch all", "set a half half"]);
@@ -90,13 +92,13 @@ fn each_node_has_room_of_its_own() {
 fn object_that_grows_out_of_its_room_is_withdrawn() {
     let mut world = world(&["a"]);
     world.pod_applied(pod("a", "p", &["half", "more"]));
-    world.object_present(sized("half", 8 << 20));
-    assert_eq!(words(&world.object_present(sized("more", 8 << 20))), ["set a p uid-p"]);
-    let effects = world.object_present(sized("half", 7 << 20));
+    world.object_present(sized("half", 8 * UNIT));
+    assert_eq!(words(&world.object_present(sized("more", 8 * UNIT))), ["set a p uid-p"]);
+    let effects = world.object_present(sized("half", 7 * UNIT));
     assert_eq!(words(&effects), ["set a half half", "watch more for a"]);
-    assert_eq!(words(&world.object_present(sized("more", 8 << 20))), ["set a more more"]);
-    assert_eq!(words(&world.object_present(sized("half", 9 << 20))), ["withdraw a half half"]);
-    assert_eq!(words(&world.object_present(sized("half", 9 << 20))), [""; 0], "it was not told since");
+    assert_eq!(words(&world.object_present(sized("more", 8 * UNIT))), ["set a more more"]);
+    assert_eq!(words(&world.object_present(sized("half", 9 * UNIT))), ["withdraw a half half"]);
+    assert_eq!(words(&world.object_present(sized("half", 9 * UNIT))), [""; 0], "it was not told since");
 }
 
 #[test]
@@ -104,7 +106,7 @@ fn object_without_room_anywhere_is_dropped() {
     let mut world = full();
     world.pod_applied(pod("b", "s", &["half"]));
     world.admitted("b", &key("ConfigMap", "half"));
-    world.object_present(sized("half", 8 << 20));
+    world.object_present(sized("half", 8 * UNIT));
     let dropped = |world: &World| world.shared[&key("ConfigMap", "half")].value.objects().next().is_none();
     assert!(!dropped(&world));
     world.pod_deleted("b", &key("Pod", "s"), "uid-s");
@@ -124,7 +126,7 @@ fn named() -> World {
 }
 
 fn almost_all() -> Object {
-    sized("all", (16 << 20) - (68 << 10) - 100)
+    sized("all", 16 * UNIT - (68 << 10) - 100)
 }
 
 /// The API says that the four do not exist; returns the effects of the last answer.
@@ -181,10 +183,10 @@ fn watch_ends_when_no_node_has_room_for_the_name() {
 #[test]
 fn room_that_a_new_node_adds_is_for_the_others() {
     let mut world = world(&["a", "b", "c"]);
-    let second = || sized("m-b", (12 << 20) + (264 << 10));
+    let second = || sized("m-b", 12 * UNIT + (264 << 10));
     world.pod_applied(pod("a", "p-a", &["m-a"]));
     world.pod_applied(pod("b", "p-b", &["m-b"]));
-    assert_eq!(words(&world.object_present(sized("m-a", 12 << 20))), ["set a m-a m-a", "set a p-a uid-p-a"]);
+    assert_eq!(words(&world.object_present(sized("m-a", 12 * UNIT))), ["set a m-a m-a", "set a p-a uid-p-a"]);
     assert_eq!(words(&world.object_present(second())), ["set b p-b uid-p-b"], "some 32 KiB are missing");
     assert_eq!(words(&world.pod_applied(pod("c", "p-c", &["x"]))), ["watch x for c", "watch m-b for b"]);
     assert_eq!(words(&world.object_present(second())), ["set b m-b m-b"]);
@@ -196,13 +198,13 @@ fn room_of_an_object_stays_taken_while_it_is_read() {
     for (node, name, map) in [("a", "p", "all"), ("a", "q", "half"), ("c", "r", "other")] {
         world.pod_applied(pod(node, name, &[map]));
     }
-    for (map, megabytes) in [("all", 11), ("half", 12), ("other", 14)] {
-        world.object_present(sized(map, megabytes << 20));
+    for (map, sixteenths) in [("all", 11), ("half", 12), ("other", 14)] {
+        world.object_present(sized(map, sixteenths * UNIT));
     }
     let effects = world.pod_deleted("a", &key("Pod", "p"), "uid-p");
     assert_eq!(words(&effects)[3..], ["watch half for a"], "then there is too little for the other");
     assert_eq!(words(&world.pod_applied(pod("b", "s", &["half"]))), ["admit half for b"]);
-    assert_eq!(words(&world.object_present(sized("half", 12 << 20))), ["set a half half"]);
+    assert_eq!(words(&world.object_present(sized("half", 12 * UNIT))), ["set a half half"]);
 }
 
 #[test]
@@ -212,9 +214,9 @@ fn room_of_a_dropped_node_is_for_the_others() {
         let map = format!("m-{node}");
         world.pod_applied(pod(node, &format!("p-{node}"), &[map.as_str()]));
     }
-    let third = || sized("m-c", 12 << 20);
+    let third = || sized("m-c", 12 * UNIT);
     for name in ["m-a", "m-b"] {
-        assert_eq!(words(&world.object_present(sized(name, 12 << 20))).len(), 2);
+        assert_eq!(words(&world.object_present(sized(name, 12 * UNIT))).len(), 2);
     }
     assert_eq!(words(&world.object_present(third())), ["set c p-c uid-p-c"], "the namespace has no room left");
     assert_eq!(words(&world.drop_node("a")), ["unwatch m-a", "watch m-c for c"]);

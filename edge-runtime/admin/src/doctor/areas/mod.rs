@@ -11,6 +11,7 @@ pub(super) mod limits;
 pub(super) mod link;
 pub(super) mod local_api;
 pub(super) mod network;
+pub(super) mod plugins;
 pub(super) mod proxy;
 pub(super) mod runtime;
 pub(super) mod unit;

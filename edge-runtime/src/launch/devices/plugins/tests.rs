@@ -1,0 +1,215 @@
+//! Decisions about resources of plugins.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::launch::devices::kept::Allocation;
+use crate::pod::record::{ContainerKind, ContainerRecord, ContainerState};
+
+const GPU: &str = "example.com/gpu";
+const LATE: Mono = Mono(1_000_000);
+
+fn plugins() -> Plugins {
+    Plugins::for_tests()
+}
+
+fn devices(all: &[(&str, bool)]) -> Vec<Device> {
+    all.iter().map(|(id, healthy)| Device { id: (*id).to_owned(), healthy: *healthy, numa: Vec::new() }).collect()
+}
+
+fn two() -> Plugins {
+    let mut plugins = plugins();
+    assert!(plugins.listed(GPU, devices(&[("0", true), ("1", true)])));
+    plugins
+}
+
+fn pod(uid: &str, count: u64) -> Pod {
+    let container = json!({"name": "c", "resources": {"limits": {GPU: count.to_string(), "cpu": "1"}}});
+    serde_json::from_value(json!({"metadata": {"uid": uid}, "spec": {"containers": [container]}})).unwrap()
+}
+
+fn some(ids: &[&str]) -> Allocation {
+    Allocation { ids: ids.iter().map(|id| (*id).to_owned()).collect(), ..Allocation::default() }
+}
+
+fn next(plugins: &Plugins, pod: &Pod, count: usize, now: Mono) -> Next {
+    plugins.next((pod, "c"), (GPU, count), &[], now)
+}
+
+fn allocate(had: &[&str], free: &[&str]) -> Next {
+    let texts = |all: &[&str]| all.iter().map(|id| (*id).to_owned()).collect();
+    Next::Allocate { had: texts(had), free: texts(free) }
+}
+
+/// A record with a process in container `c`.
+fn running() -> PodRecord {
+    let state = ContainerState::Running {
+        id: "id".to_owned(),
+        pid: 1,
+        started_at: jiff::Timestamp::UNIX_EPOCH,
+        since: Mono(0),
+    };
+    let mut record = PodRecord { admitted: true, ..PodRecord::default() };
+    record.containers.insert("c".to_owned(), ContainerRecord { state, ..ContainerRecord::new(ContainerKind::App) });
+    record
+}
+
+#[test]
+fn only_free_and_healthy_devices_are_allocated() {
+    let (mut plugins, a, b) = (two(), pod("a", 1), pod("b", 1));
+    assert_eq!(next(&plugins, &a, 1, LATE), allocate(&[], &["0", "1"]));
+    plugins.kept.put("a", "c", GPU, some(&["0"]));
+    assert_eq!(next(&plugins, &a, 1, LATE), Next::Ready, "once for each container");
+    assert_eq!(next(&plugins, &b, 1, LATE), allocate(&[], &["1"]));
+    let short = Next::Wait(Shortage::TooFew { requested: 2, available: 1 });
+    assert_eq!(next(&plugins, &b, 2, LATE), short);
+    assert!(plugins.listed(GPU, devices(&[("0", true), ("1", false), ("2", true)])));
+    assert_eq!(next(&plugins, &b, 1, LATE), allocate(&[], &["2"]));
+    let changed = "container \"c\" changed request for resource \"example.com/gpu\" from 1 to 2";
+    assert_eq!(next(&plugins, &a, 2, LATE), Next::Never(changed.to_owned()));
+}
+
+#[test]
+fn container_keeps_its_devices_while_its_plugin_is_away() {
+    let (mut plugins, a) = (two(), pod("a", 1));
+    plugins.kept.put("a", "c", GPU, some(&["0"]));
+    assert!(plugins.gone(GPU, LATE) && !plugins.gone(GPU, LATE));
+    assert_eq!(next(&plugins, &a, 1, LATE), Next::Ready);
+    assert_eq!(next(&plugins, &pod("b", 1), 1, LATE), Next::Wait(Shortage::NoneHealthy));
+    assert!(plugins.listed(GPU, devices(&[("0", false), ("1", true)])));
+    assert_eq!(next(&plugins, &a, 1, LATE), Next::Wait(Shortage::OwnUnhealthy));
+
+    let (mut plugins, kept) = (two(), Allocation { pre_start: true, ..some(&["0"]) });
+    plugins.kept.put("a", "c", GPU, kept);
+    assert_eq!(next(&plugins, &a, 1, LATE), Next::PreStart(vec!["0".to_owned()]));
+    plugins.down(LATE);
+    assert_eq!(next(&plugins, &a, 1, LATE), Next::Wait(Shortage::NoneHealthy), "nobody can be told of the start");
+}
+
+#[test]
+fn after_a_restart_containers_wait_for_the_plugin() {
+    let (mut plugins, a, b) = (plugins(), pod("a", 1), pod("b", 1));
+    plugins.kept.put("a", "c", GPU, some(&["0"]));
+    assert_eq!(next(&plugins, &a, 1, LATE), Next::Wait(Shortage::Unregistered), "it may have to prepare the device");
+    assert_eq!(next(&plugins, &b, 1, LATE), Next::Without, "an administrator may have put it into the Node");
+    assert_eq!(next(&plugins, &b, 1, Mono(299_999)), Next::Wait(Shortage::Unregistered));
+    plugins.told = false;
+    assert_eq!(next(&plugins, &b, 1, LATE), Next::Wait(Shortage::Unregistered));
+    // It has started without the resource, which a plugin has by now.
+    plugins.kept.put("b", "c", GPU, some(&[]));
+    plugins.listed(GPU, devices(&[("0", true), ("1", true)]));
+    assert_eq!(next(&plugins, &b, 1, LATE), allocate(&[], &["1"]));
+}
+
+#[test]
+fn resource_has_no_devices_five_minutes_after_its_plugin() {
+    let mut plugins = two();
+    let capacity = |plugins: &Plugins, now| {
+        plugins.capacity(now).map(|(name, all, healthy)| (name.clone(), all, healthy)).collect::<Vec<_>>()
+    };
+    let gpu = |all, healthy| [(GPU.to_owned(), all, healthy)];
+    assert_eq!(capacity(&plugins, LATE), gpu(2, 2));
+    plugins.listed(GPU, devices(&[("0", true), ("1", false)]));
+    assert_eq!(capacity(&plugins, LATE), gpu(2, 1));
+    plugins.gone(GPU, LATE);
+    assert_eq!(capacity(&plugins, LATE), gpu(2, 0), "at once");
+    let later = LATE.after(WITHOUT_PLUGIN);
+    assert_eq!(capacity(&plugins, later), gpu(0, 0));
+    assert_eq!(next(&plugins, &pod("a", 1), 1, later), Next::Wait(Shortage::Unregistered));
+    plugins.listed(GPU, devices(&[("0", true)]));
+    assert_eq!(capacity(&plugins, later), gpu(1, 1));
+}
+
+#[test]
+fn resources_that_a_new_helper_does_not_name_are_gone() {
+    let mut plugins = two();
+    plugins.listed("example.com/tpu", devices(&[("t", true)]));
+    plugins.begin();
+    assert!(plugins.listed(GPU, devices(&[("0", true), ("1", true)])), "its pods may have waited for it");
+    assert!(!plugins.listed(GPU, devices(&[("0", true), ("1", true)])));
+    assert!(plugins.told(LATE) && !plugins.told(LATE));
+    assert_eq!([plugins.health(GPU, "0"), plugins.health("example.com/tpu", "t")], ["Healthy", "Unknown"]);
+    plugins.listed(GPU, devices(&[("0", false)]));
+    let health = ["0", "1"].map(|id| plugins.health(GPU, id));
+    assert_eq!(health, ["Unhealthy", "Unknown"]);
+    assert_eq!(plugins.health("example.com/none", "0"), "Unknown");
+}
+
+#[test]
+fn resource_of_the_configuration_is_no_plugins() {
+    let mut plugins = Plugins { taken: BTreeSet::from([GPU.to_owned()]), ..plugins() };
+    assert!(!plugins.listed(GPU, devices(&[("0", true)])) && !plugins.gone(GPU, LATE));
+    assert_eq!(plugins.capacity(LATE).count(), 0);
+    assert!(plugins.wanted(&pod("a", 1).spec.unwrap().containers[0]).is_empty());
+    assert_eq!(plugins.refusal(&pod("a", 1), &[], |_| true, LATE), None);
+    let off = Plugins { is_on: false, ..two() };
+    assert!(off.wanted(&pod("a", 1).spec.unwrap().containers[0]).is_empty());
+    assert_eq!(off.refusal(&pod("a", 9), &[], |_| true, LATE), None);
+}
+
+#[test]
+fn names_are_bounded() {
+    let mut plugins = plugins();
+    for number in 0..2 * MOST {
+        let name = format!("example.com/{number}");
+        plugins.listed(&name, devices(&[("0", true)]));
+        if number % 2 == 0 {
+            plugins.gone(&name, LATE.after(Duration::from_secs(1)));
+        }
+    }
+    assert_eq!(plugins.resources.len(), MOST);
+    assert!(!plugins.gone("example.com/x", LATE) || plugins.resources.len() == MOST);
+}
+
+#[test]
+fn pod_is_refused_for_devices_that_others_have_or_will_get() {
+    let mut plugins = two();
+    let refusal =
+        |plugins: &Plugins, wanted: &Pod, others: &[Admitted<'_>], now| plugins.refusal(wanted, others, |_| true, now);
+    let (a, b, record) = (pod("a", 1), pod("b", 2), PodRecord::default());
+    assert_eq!(refusal(&plugins, &b, &[], LATE), None);
+    let text =
+        |available| format!("requested number of devices unavailable for {GPU}. Requested: 2, Available: {available}");
+    assert_eq!(refusal(&plugins, &b, &[(&a, &record)], LATE), Some((text(1), false)), "it is about to start");
+    plugins.kept.put("a", "c", GPU, some(&["0"]));
+    assert_eq!(refusal(&plugins, &b, &[(&a, &record)], LATE), Some((text(1), false)), "counted once");
+    // Pods that are ending do not keep theirs.
+    assert_eq!(plugins.refusal(&b, &[(&a, &record)], |uid| uid != "a", LATE), None);
+    plugins.listed(GPU, devices(&[("0", false), ("1", true), ("2", true)]));
+    assert_eq!(refusal(&plugins, &b, &[(&a, &record)], LATE), None, "one that is not healthy is in use");
+    plugins.gone(GPU, LATE);
+    let unhealthy = format!("no healthy devices present; cannot allocate unhealthy devices {GPU}");
+    assert_eq!(refusal(&plugins, &b, &[], LATE), Some((unhealthy, false)));
+    let unknown = self::plugins();
+    assert_eq!(refusal(&unknown, &b, &[], LATE), None, "as one that an administrator has put into the Node");
+    let unregistered = format!("cannot allocate unregistered device {GPU}");
+    assert_eq!(refusal(&unknown, &b, &[], Mono(1000)), Some((unregistered.clone(), true)), "a boot");
+    let untold = Plugins { told: false, ..self::plugins() };
+    assert_eq!(refusal(&untold, &b, &[], LATE), Some((unregistered, true)));
+}
+
+#[test]
+fn devices_of_a_damaged_file_are_not_given_away() {
+    let (mut plugins, a, b, record) = (two(), pod("a", 1), pod("b", 1), running());
+    let others: [Admitted<'_>; 1] = [(&a, &record)];
+    let none = Shortage::TooFew { requested: 1, available: 0 };
+    assert_eq!(plugins.next((&b, "c"), (GPU, 1), &others, LATE), Next::Wait(none));
+    assert_eq!(plugins.refusal(&b, &others, |_| true, LATE), Some((none.text(GPU), false)));
+    let ended = PodRecord::default();
+    assert_eq!(plugins.next((&b, "c"), (GPU, 1), &[(&a, &ended)], LATE), allocate(&[], &["0", "1"]));
+    plugins.kept.put("a", "c", GPU, some(&["1"]));
+    assert_eq!(plugins.next((&b, "c"), (GPU, 1), &others, LATE), allocate(&[], &["0"]));
+}
+
+#[test]
+fn devices_of_init_containers_come_first() {
+    let limits: Value = json!({"limits": {GPU: "1"}});
+    let spec = json!({"initContainers": [{"name": "i", "resources": limits}],
+        "containers": [{"name": "c", "resources": limits}]});
+    let pod: Pod = serde_json::from_value(json!({"metadata": {"uid": "u"}, "spec": spec})).unwrap();
+    let mut plugins = two();
+    plugins.kept.put("u", "i", GPU, some(&["1"]));
+    assert_eq!(next(&plugins, &pod, 1, LATE), allocate(&["1"], &["0"]));
+    plugins.listed(GPU, devices(&[("0", true), ("1", false)]));
+    assert_eq!(next(&plugins, &pod, 1, LATE), allocate(&[], &["0"]));
+}

@@ -1,0 +1,96 @@
+//! The helper for device plugins, `edge-plugins`: when it runs, what it is asked, and what its messages change. Which
+//! devices a container gets is decided in [`crate::launch::devices::plugins`].
+//!
+//! | file | owns |
+//! |---|---|
+//! | `heard` | what its messages change in the node |
+//! | `starts` | containers that wait for its answers |
+//! | `resources` | what pods have, for clients of podresources |
+//! | `status` | health of devices in the statuses of pods |
+
+mod heard;
+mod resources;
+mod starts;
+pub(super) mod status;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_executor::Task;
+use sampan_plugins_control::{FromHelper, ToHelper, VERSION};
+
+use self::starts::Start;
+use super::context::Context;
+use super::sources::News;
+use crate::helper::client::{Heard, Helper, Teller};
+use crate::helper::programs::PLUGINS as PROGRAM;
+
+/// Longest wait of changes of devices for their report in the Node object: more changes may follow.
+const SOON: Duration = Duration::from_millis(200);
+
+/// Answers to clients of podresources that wait for room; the helper asks for fewer at a time.
+const ANSWERS: usize = 32;
+
+#[derive(Default)]
+pub(super) struct Plugins {
+    running: Option<Running>,
+    /// Connection that orders go to; `None` without a helper.
+    connection: Option<u64>,
+    /// Containers whose start waits for the helper.
+    starts: Vec<Start>,
+    /// Resources whose allocation has been ordered, and not answered.
+    ordered: Vec<String>,
+    answers: VecDeque<ToHelper>,
+    /// What the helper cannot do, as it has said last.
+    refused: Vec<String>,
+    /// Number of the last order.
+    last: u64,
+    /// Starts may go on.
+    changed: bool,
+}
+
+struct Running {
+    teller: Teller<ToHelper>,
+    _task: Task<()>,
+}
+
+impl Plugins {
+    /// Starts the configured helper; ends a helper of an earlier daemon that is not configured any more.
+    pub(super) fn start(&mut self, cx: &Context) {
+        if !cx.config.plugins.is_on() {
+            return PROGRAM.end(&cx.paths);
+        }
+        let settings = cx.config.plugins.settings(&cx.config.devices);
+        let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };
+        let helper = Helper::new(&PROGRAM, &cx.paths, greeting);
+        let news = cx.senders.news.clone();
+        let (teller, work) = helper.keep(move |heard: Heard<FromHelper>| {
+            let news = news.clone();
+            // The loop is gone only when the process ends.
+            async move { drop(news.send(News::Plugins(heard)).await) }
+        });
+        self.running = Some(Running { teller, _task: cx.tasks.spawn(work) });
+    }
+
+    fn has_room(&self) -> bool {
+        self.connection.is_some() && self.running.as_ref().is_some_and(|running| running.teller.has_room())
+    }
+
+    /// Tells the helper; there must be room.
+    fn tell(&self, line: &ToHelper) {
+        if let (Some(running), Some(connection)) = (&self.running, self.connection) {
+            let told = running.teller.tell(connection, line);
+            debug_assert!(told, "there was room");
+        }
+    }
+
+    fn tell_answers(&mut self) {
+        while self.has_room() {
+            let Some(answer) = self.answers.pop_front() else { return };
+            self.tell(&answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
