@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn resources_have_a_domain_that_is_not_of_kubernetes() {
-        let long = format!("{}/a", ["a".repeat(60); 4].join("."));
+        let long = format!("{}/a", vec!["a".repeat(60); 4].join("."));
         for name in ["example.com/gpu", "a/b", "squat.ai/tty_1.x", "1.2/3", &long] {
             assert!(is_extended_resource(name), "{name}");
         }

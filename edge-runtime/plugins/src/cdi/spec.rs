@@ -168,6 +168,8 @@ fn is_option(option: &str) -> bool {
             | "exec"
             | "noatime"
             | "relatime"
+            | "strictatime"
+            | "nosymfollow"
             | "nodiratime"
             | "private"
             | "rprivate"
