@@ -83,12 +83,12 @@ impl Paths {
 
     /// Socket of the helper for device plugins.
     pub fn plugins_socket(&self) -> PathBuf {
-        self.run().join("plugins.sock")
+        self.run().join("device-plugins.sock")
     }
 
     /// What that helper has counted, for `status`.
     pub fn plugins_counters(&self) -> PathBuf {
-        self.run().join("plugins.json")
+        self.run().join("device-plugins.json")
     }
 
     /// Devices of plugins that a pod's containers have.

@@ -4,11 +4,13 @@
 //! | file | owns |
 //! |---|---|
 //! | `heard` | what its messages change in the node |
-//! | `starts` | containers that wait for its answers |
+//! | `order` | a container that waits, and what is ordered for it |
+//! | `starts` | how containers wait, and go on |
 //! | `resources` | what pods have, for clients of podresources |
 //! | `status` | health of devices in the statuses of pods |
 
 mod heard;
+mod order;
 mod resources;
 mod starts;
 pub(super) mod status;
@@ -19,7 +21,7 @@ use std::time::Duration;
 use async_executor::Task;
 use sampan_plugins_control::{FromHelper, ToHelper, VERSION};
 
-use self::starts::Start;
+use self::order::Start;
 use super::context::Context;
 use super::sources::News;
 use crate::helper::client::{Heard, Helper, Teller};

@@ -105,7 +105,7 @@ fn wants(name: &str, node: &str) -> Value {
 
 /// Processes of the helper that serve this root.
 fn helpers(root: &Path) -> Vec<u32> {
-    let socket = root.join("run/edge-runtime/plugins.sock").display().to_string();
+    let socket = root.join("run/edge-runtime/device-plugins.sock").display().to_string();
     let pids = std::fs::read_dir("/proc").expect("procfs").flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_it = |pid: &u32| {
@@ -295,7 +295,7 @@ fn off_is_off() {
     let mut node = cluster.node("edge");
     let absent = |node: &EdgeNode| {
         let run = node.root().join("run/edge-runtime");
-        let files: [PathBuf; 2] = [run.join("plugins.sock"), run.join("plugins.json")];
+        let files: [PathBuf; 2] = [run.join("device-plugins.sock"), run.join("device-plugins.json")];
         assert_eq!(helpers(node.root()), [0_u32; 0]);
         assert!(files.iter().all(|file| !file.exists()) && !cluster.folder().join("kubelet").exists());
     };

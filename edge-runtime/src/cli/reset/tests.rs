@@ -48,6 +48,7 @@ fn helpers_of_this_node_are_known_by_their_arguments() {
     }
     assert!(is("/usr/bin/edge-devices", "edge-devices --socket /srv/node/run/edge-runtime/devices.sock"));
     assert!(is("/usr/bin/edge-api", "edge-api --socket /srv/node/run/edge-runtime/api.sock"));
+    assert!(is("/usr/bin/edge-plugins", "edge-plugins --socket /srv/node/run/edge-runtime/device-plugins.sock"));
     for line in [
         "/proc/self/exe dns --root /srv/other",
         "edge-runtime pull --root /srv/node web:1",
@@ -59,4 +60,5 @@ fn helpers_of_this_node_are_known_by_their_arguments() {
     }
     assert!(!is("/usr/bin/edge-devices", "edge-devices --socket /srv/other/run/edge-runtime/devices.sock"));
     assert!(!is("/usr/bin/edge-api", "edge-api --socket /srv/other/run/edge-runtime/api.sock"));
+    assert!(!is("/usr/bin/edge-plugins", "edge-plugins --socket /srv/node/run/edge-runtime/api.sock"));
 }

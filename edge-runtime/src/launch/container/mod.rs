@@ -148,8 +148,8 @@ impl Containers {
         let (Base { paths, config: settings, .. }, container) = (&*self.base, attempt.container);
         let (uid, bundle) = (uid(pod), paths.bundle(attempt.id));
         let dir = paths.attempt(uid, &container.name, attempt.number);
-        // First: it fails most often (a ConfigMap that is not there yet) and costs nothing.
         let given = self.plugins.kept.of(uid, &container.name);
+        // First: it fails most often (a ConfigMap that is not there yet) and costs nothing.
         let Process { argv, env, cwd, warnings } =
             process::of(sandbox, pod, container, image, objects, edits::env(given))?;
         let seccomp = seccomp::of(pod, container, &paths.seccomp(), settings.security.seccomp_default)?;

@@ -76,9 +76,7 @@ impl HostDevice {
     pub fn at(path: &Path) -> std::io::Result<Self> {
         described(path.to_path_buf(), &fs::metadata(path)?).ok_or_else(|| std::io::Error::other("is no device"))
     }
-}
 
-impl HostDevice {
     /// The devices in a folder below `/dev`, and in folders in it.
     pub fn below(folder: &Path) -> Vec<Self> {
         let mut devices = Vec::new();

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use sampan_plugins_control::{Edits, ToHelper};
 
 use super::Plugins;
+use super::order::{Choice, Order, Start};
 use crate::counters;
 use crate::launch::devices::kept::Allocation;
 use crate::launch::devices::plugins::{Next, is_early};
@@ -18,39 +19,6 @@ use crate::pod::record::{ContainerKind, ContainerState, NodeEnd, PodRecord};
 use crate::pod::spec::{containers_of, name, namespace, termination_grace_s};
 use crate::pod::step::EventDraft;
 use crate::store::StoreError;
-
-/// A container that waits for the helper.
-pub(super) struct Start {
-    of: ContainerRef,
-    id: String,
-    image_id: String,
-    /// The order that was given for it.
-    order: Option<Order>,
-    /// Resources whose plugins know of this start.
-    prepared: Vec<String>,
-}
-
-struct Order {
-    id: u64,
-    resource: String,
-    /// Devices that it may be answered with, and how many; none for the order of a start.
-    choice: Option<Choice>,
-}
-
-struct Choice {
-    had: Vec<String>,
-    free: Vec<String>,
-    count: usize,
-}
-
-impl Choice {
-    /// Whether the answer has as many devices as were ordered, those that must be among them, and no others than are free.
-    fn allows(&self, ids: &[String]) -> bool {
-        let known = |id: &String| self.had.contains(id) || self.free.contains(id);
-        let repeats = ids.iter().enumerate().any(|(at, id)| ids.iter().take(at).any(|before| before == id));
-        ids.len() == self.count && !repeats && ids.iter().all(known) && self.had.iter().all(|id| ids.contains(id))
-    }
-}
 
 /// How far a start is.
 enum Progress {
@@ -313,21 +281,4 @@ fn has_run(record: &PodRecord) -> bool {
     let apps = || record.containers.values().filter(|container| container.kind == ContainerKind::App);
     record.sandbox.generation > 1
         || apps().any(|container| container.latest_end().is_some() || container.state.process().is_some())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answer_must_be_what_was_ordered() {
-        let texts = |all: &[&str]| -> Vec<String> { all.iter().map(|id| (*id).to_owned()).collect() };
-        let choice = Choice { had: texts(&["a"]), free: texts(&["b", "c"]), count: 2 };
-        for right in [["a", "b"], ["c", "a"]] {
-            assert!(choice.allows(&texts(&right)), "{right:?}");
-        }
-        for wrong in [&["a"][..], &["a", "a"], &["b", "c"], &["a", "d"], &["a", "b", "c"], &[]] {
-            assert!(!choice.allows(&texts(wrong)), "{wrong:?}");
-        }
-    }
 }

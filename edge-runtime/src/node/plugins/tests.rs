@@ -33,16 +33,17 @@ fn bench() -> Bench {
 
 /// A pod whose container wants a device, and waits for its start.
 fn starts(bench: &mut Bench, uid: &str) -> String {
-    add(bench, uid);
+    add(bench, uid, true);
     start(bench, uid)
 }
 
-fn add(bench: &mut Bench, uid: &str) {
+fn add(bench: &mut Bench, uid: &str, admitted: bool) {
     let container = json!({"name": "c", "image": "registry.example/app:1", "resources": {"limits": {GPU: "1"}}});
     let metadata = json!({"name": uid, "namespace": "ns", "uid": uid});
-    let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": {"containers": [container]}})).unwrap();
+    let spec = json!({"hostNetwork": true, "hostIPC": true, "containers": [container]});
+    let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
     let mut record = PodRecord::new(uid, "ns", uid, PodSource::Api, &bench.node.cx.clock.now());
-    record.admitted = true;
+    record.admitted = admitted;
     bench.node.cx.pods.insert(Entry::new(Rc::new(pod), record));
     std::fs::create_dir_all(bench.node.cx.paths.pod(uid)).unwrap();
 }
@@ -207,6 +208,23 @@ fn refused_pod_fails_unless_it_has_run() {
 }
 
 #[test]
+fn pod_is_admitted_while_there_are_devices() {
+    let mut bench = bench();
+    lists(&mut bench, &[("0", true)]);
+    for uid in ["a", "x"] {
+        add(&mut bench, uid, false);
+        bench.node.settle(uid).unwrap();
+    }
+    assert!(bench.record("a").admitted && bench.record("a").terminal.is_none());
+    let refused = bench.record("x").terminal.clone().map(|end| (end.reason, end.message));
+    let why = format!("requested number of devices unavailable for {GPU}. Requested: 1, Available: 0");
+    let message = format!("Allocate failed due to {why}, which is unexpected");
+    let is_early = is_early(bench.node.cx.mono());
+    assert_eq!(refused, (!is_early).then(|| ("UnexpectedAdmissionError".to_owned(), message)));
+    assert_eq!(bench.record("x").admitted, !is_early);
+}
+
+#[test]
 fn statuses_and_clients_are_told_of_devices() {
     let mut bench = bench();
     lists(&mut bench, &[("0", true)]);
@@ -243,7 +261,7 @@ fn node_without_plugins_has_no_helper_and_waits_for_none() {
     let mut bench = Bench::new();
     bench.node.plugins.start(&bench.node.cx);
     assert!(bench.node.plugins.running.is_none());
-    add(&mut bench, "a");
+    add(&mut bench, "a", true);
     let id = bench.container("a", ContainerState::waiting());
     let pod = Rc::clone(&bench.node.cx.pods.get("a").unwrap().pod);
     let of = ContainerRef { uid: "a".to_owned(), container: "c".to_owned(), attempt: 0 };

@@ -9,7 +9,7 @@ use crate::pod::record::{ContainerKind, ContainerRecord, ContainerState};
 const GPU: &str = "example.com/gpu";
 const LATE: Mono = Mono(1_000_000);
 
-fn plugins() -> Plugins {
+fn fresh() -> Plugins {
     Plugins::for_tests()
 }
 
@@ -18,7 +18,7 @@ fn devices(all: &[(&str, bool)]) -> Vec<Device> {
 }
 
 fn two() -> Plugins {
-    let mut plugins = plugins();
+    let mut plugins = fresh();
     assert!(plugins.listed(GPU, devices(&[("0", true), ("1", true)])));
     plugins
 }
@@ -88,7 +88,7 @@ fn container_keeps_its_devices_while_its_plugin_is_away() {
 
 #[test]
 fn after_a_restart_containers_wait_for_the_plugin() {
-    let (mut plugins, a, b) = (plugins(), pod("a", 1), pod("b", 1));
+    let (mut plugins, a, b) = (fresh(), pod("a", 1), pod("b", 1));
     plugins.kept.put("a", "c", GPU, some(&["0"]));
     assert_eq!(next(&plugins, &a, 1, LATE), Next::Wait(Shortage::Unregistered), "it may have to prepare the device");
     assert_eq!(next(&plugins, &b, 1, LATE), Next::Without, "an administrator may have put it into the Node");
@@ -137,7 +137,7 @@ fn resources_that_a_new_helper_does_not_name_are_gone() {
 
 #[test]
 fn resource_of_the_configuration_is_no_plugins() {
-    let mut plugins = Plugins { taken: BTreeSet::from([GPU.to_owned()]), ..plugins() };
+    let mut plugins = Plugins { taken: BTreeSet::from([GPU.to_owned()]), ..fresh() };
     assert!(!plugins.listed(GPU, devices(&[("0", true)])) && !plugins.gone(GPU, LATE));
     assert_eq!(plugins.capacity(LATE).count(), 0);
     assert!(plugins.wanted(&pod("a", 1).spec.unwrap().containers[0]).is_empty());
@@ -149,7 +149,7 @@ fn resource_of_the_configuration_is_no_plugins() {
 
 #[test]
 fn names_are_bounded() {
-    let mut plugins = plugins();
+    let mut plugins = fresh();
     for number in 0..2 * MOST {
         let name = format!("example.com/{number}");
         plugins.listed(&name, devices(&[("0", true)]));
@@ -180,11 +180,11 @@ fn pod_is_refused_for_devices_that_others_have_or_will_get() {
     plugins.gone(GPU, LATE);
     let unhealthy = format!("no healthy devices present; cannot allocate unhealthy devices {GPU}");
     assert_eq!(refusal(&plugins, &b, &[], LATE), Some((unhealthy, false)));
-    let unknown = self::plugins();
+    let unknown = fresh();
     assert_eq!(refusal(&unknown, &b, &[], LATE), None, "as one that an administrator has put into the Node");
     let unregistered = format!("cannot allocate unregistered device {GPU}");
     assert_eq!(refusal(&unknown, &b, &[], Mono(1000)), Some((unregistered.clone(), true)), "a boot");
-    let untold = Plugins { told: false, ..self::plugins() };
+    let untold = Plugins { told: false, ..fresh() };
     assert_eq!(refusal(&untold, &b, &[], LATE), Some((unregistered, true)));
 }
 
