@@ -1,9 +1,10 @@
 //! Messages of a hostile node: every message of an honest one, with each wrong value at each position. Pure.
 
 use edge_protocol::message::{
-    Der, DeviceReport, DeviceState, ObjectDigest, ObjectKey, ObjectRef, Position, Report, ToCloud, TokenRequest,
-    TwinReport, TwinValue,
+    ApiRequest, Der, DeviceReport, DeviceState, ObjectDigest, ObjectKey, ObjectRef, Position, Report, ToCloud,
+    TokenRequest, TwinReport, TwinValue,
 };
+use edge_protocol::stream::EDGE_STREAMS;
 use edge_protocol::version::{self, Hello};
 use serde_json::{Value, json};
 
@@ -82,6 +83,12 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
         audience: String::new(),
         expiration_seconds: 3600,
     };
+    let asked = ApiRequest {
+        method: "POST".to_owned(),
+        path: format!("/api/v1/namespaces/{namespace}/configmaps?limit=1"),
+        headers: vec![("authorization".to_owned(), "Bearer a.b.c".to_owned())],
+        has_body: true,
+    };
     let value = |value: &str| Some(TwinValue { value: value.to_owned(), at_ms: 7, ..TwinValue::default() });
     let device = DeviceReport {
         namespace: namespace.clone(),
@@ -118,6 +125,7 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
         ToCloud::StreamData { stream: 1, data: b"bytes".to_vec() },
         ToCloud::StreamCredit { stream: 1, bytes: 9 },
         ToCloud::StreamEnd { stream: 1, error: Some("why".to_owned()) },
+        ToCloud::ApiOpen { stream: EDGE_STREAMS | 1, request: asked, credit: 1 << 16 },
         ToCloud::TokenRequest { id: 1, request: token },
         ToCloud::Renew { csr: Der(vec![48, 3, 2, 1, 0]) },
         ToCloud::Ping { rtt_ms: Some(7) },
