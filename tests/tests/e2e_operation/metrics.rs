@@ -127,7 +127,11 @@ fn alerts_and_dashboard_name_what_is_there() {
     }
     let port = free_address();
     let cluster = Cluster::start_with("alerts", &["--metrics-listen", &port.to_string()]);
-    let node = cluster.node(&format!("edge-{}", cluster.kubectl.namespace));
+    let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
+    let root = cluster.folder().join("kubelet");
+    node.configure(&format!("plugins: {{device-plugins: true, root: '{}'}}\n", root.display()));
+    node.start();
+    node.wait_ready();
     let ask_bridge = |what: &str| asked(TcpStream::connect(port).expect("listens"), what).expect("answered");
     let bridge = until(Duration::from_secs(20), "the bridge has written a report", || {
         let (_, text) = ask_bridge("/metrics");
