@@ -26,9 +26,10 @@ def of(program):
 
 
 def renamed(data, old, new):
-    """A version in a program is a few letters somewhere; in names of folders they are those of other crates."""
+    """A version in a program is a few letters somewhere, directly behind any other text; in names of folders they are those of
+    other crates."""
     assert len(old) == len(new), (old, new)
-    return re.sub(rb"(?<![.\d])" + re.escape(old.encode()) + rb"(?![/.\d])", new.encode(), data)
+    return re.sub(rb"(?<!\.)" + re.escape(old.encode()) + rb"(?![/.\d])", new.encode(), data)
 
 
 def main():
