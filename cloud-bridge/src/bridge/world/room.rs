@@ -9,9 +9,9 @@ use edge_protocol::message::ObjectKey;
 use super::shared::is_guarded;
 
 /// Limit in bytes of what the pods of one node name in a namespace.
-pub(super) const NODE: usize = 10 << 20;
+pub(super) const NODE: usize = 16 << 20;
 /// Limit in bytes of what all pods of a namespace name, and what each node with such pods adds to it.
-const ALL: (usize, usize) = (15 << 20, 128 << 10);
+const ALL: (usize, usize) = (24 << 20, 128 << 10);
 /// Bytes that a name counts, whether its object exists or not: a watch has a task, a client and an open request (12 KiB),
 /// and [`SMALL`].
 const NAME: usize = 14 << 10;
