@@ -15,19 +15,19 @@
 //! `Link` and a `Pod` for each pod that may use the API, ends with `Told`, and continues with changes. The helper
 //! answers no pod before `Told`. After `Hello` the daemon connects for streams.
 //!
-//! ```text
-//! daemon  {"daemon":{"version":1,"node":"n","settings":{"listen":["10.88.0.1:6443"],"domain":"cluster.local",
-//!          "folder":"/var/lib/edge-runtime/api","cacheBytes":8388608,"secretsInMemory":false}}}
-//! helper  {"hello":{"version":1}}
-//! helper  {"ready":{"certificate":"-----BEGIN CERTIFICATE-----...","refused":[]}}
-//! daemon  {"link":{"up":true,"sinceMs":1790000000000}}
-//! daemon  {"pod":{"uid":"u","namespace":"default","name":"web","account":"default","tokens":["<SHA-256 in hex>"]}}
-//! daemon  {"told":{}}
-//! daemon  {"podGone":{"uid":"u"}}
-//! daemon  {"ping":{}}                        helper  {"pong":{}}
-//! helper  {"counters":{"counters":{"text":"..."}}}
-//! daemon  {"end":{}}
-//! ```
+//! | from | line |
+//! |---|---|
+//! | daemon | `{"daemon":{"version":1,"node":"n","settings":{"listen":["10.88.0.1:6443"],"domain":"cluster.local","folder":"/var/lib/edge-runtime/api","cacheBytes":8388608,"secretsInMemory":false}}}` |
+//! | helper | `{"hello":{"version":1}}` |
+//! | helper | `{"ready":{"certificate":"-----BEGIN CERTIFICATE-----...","refused":[]}}` |
+//! | daemon | `{"link":{"up":true,"sinceMs":1790000000000}}` |
+//! | daemon | `{"pod":{"uid":"u","namespace":"default","name":"web","account":"default","tokens":["<SHA-256 in hex>"]}}` |
+//! | daemon | `{"told":{}}` |
+//! | daemon | `{"podGone":{"uid":"u"}}` |
+//! | daemon | `{"ping":{}}` |
+//! | helper | `{"pong":{}}` |
+//! | helper | `{"counters":{"counters":{"text":"..."}}}` |
+//! | daemon | `{"end":{}}` |
 //!
 //! A helper of another version or with other settings ends when `Daemon` comes, without an answer; the daemon starts
 //! another one. Only the newest connection of each sort counts, and the end of one ends the other: the daemon connects

@@ -5,23 +5,21 @@
 //! The helper is stateless: allocations are the daemon's. The daemon says which devices are free, the helper chooses
 //! among them and calls the plugin.
 //!
-//! ```text
-//! daemon  {"daemon":{"version":1,"node":"n","settings":{"root":"/var/lib/kubelet","devicePlugins":true,
-//!          "podResources":false,"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}
-//! helper  {"hello":{"version":1}}
-//! helper  {"devices":{"resource":"example.com/gpu","all":[{"id":"a","healthy":true,"numa":[0]}]}}
-//! helper  {"told":{}}
-//! helper  {"ready":{"refused":[]}}
-//! daemon  {"allocate":{"id":1,"resource":"example.com/gpu","pod":"default/web","container":"c","had":[],
-//!          "free":["a"],"count":1}}
-//! helper  {"allocated":{"id":1,"ids":["a"],"preStart":false,"edits":{"env":[],"mounts":[],"devices":[],
-//!          "annotations":[]}}}
-//! daemon  {"preStart":{"id":2,"resource":"example.com/gpu","ids":["a"]}}
-//! helper  {"prepared":{"id":2}}
-//! helper  {"gone":{"resource":"example.com/gpu"}}
-//! daemon  {"ping":{}}                        helper  {"pong":{}}
-//! daemon  {"end":{}}
-//! ```
+//! | from | line |
+//! |---|---|
+//! | daemon | `{"daemon":{"version":1,"node":"n","settings":{"root":"/var/lib/kubelet","devicePlugins":true,"podResources":false,"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}` |
+//! | helper | `{"hello":{"version":1}}` |
+//! | helper | `{"devices":{"resource":"example.com/gpu","all":[{"id":"a","healthy":true,"numa":[0]}]}}` |
+//! | helper | `{"told":{}}` |
+//! | helper | `{"ready":{"refused":[]}}` |
+//! | daemon | `{"allocate":{"id":1,"resource":"example.com/gpu","pod":"default/web","container":"c","had":[],"free":["a"],"count":1}}` |
+//! | helper | `{"allocated":{"id":1,"ids":["a"],"preStart":false,"edits":{"env":[],"mounts":[],"devices":[],"annotations":[]}}}` |
+//! | daemon | `{"preStart":{"id":2,"resource":"example.com/gpu","ids":["a"]}}` |
+//! | helper | `{"prepared":{"id":2}}` |
+//! | helper | `{"gone":{"resource":"example.com/gpu"}}` |
+//! | daemon | `{"ping":{}}` |
+//! | helper | `{"pong":{}}` |
+//! | daemon | `{"end":{}}` |
 //!
 //! After `Hello` the helper sends `Devices` for each resource whose plugin is connected, then `Told`, and continues with
 //! changes: a resource that the daemon knows and that was not named before `Told` is as `Gone`. Only the newest
