@@ -24,6 +24,7 @@ pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {
             carry_out(shared, id, async move { pre_start::pre_start(&here, id, &resource, &ids).await });
         }
         ToHelper::Resources { id, resources } => shared.answered(id, resources),
+        ToHelper::Mount { .. } | ToHelper::Unmount { .. } | ToHelper::Keep { .. } => {}
         ToHelper::Daemon { .. } | ToHelper::Ping {} | ToHelper::End {} => {}
     }
 }

@@ -48,6 +48,7 @@ impl PluginsConfig {
             root: self.root.clone(),
             device_plugins: self.device_plugins,
             pod_resources: self.pod_resources,
+            csi: false,
             cdi_folders: self.cdi_folders.clone(),
             taken: devices.keys().cloned().collect(),
         }

@@ -75,7 +75,12 @@ impl Node {
                 counted(&self.cx.paths.plugins_counters(), &counters);
                 false
             }
-            FromHelper::Hello { .. } | FromHelper::Pong {} => false,
+            FromHelper::Mounted { .. }
+            | FromHelper::Unmounted { .. }
+            | FromHelper::Drivers { .. }
+            | FromHelper::Again { .. }
+            | FromHelper::Hello { .. }
+            | FromHelper::Pong {} => false,
         };
         if is_news {
             self.devices_changed();
