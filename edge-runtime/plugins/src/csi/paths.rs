@@ -16,8 +16,8 @@ pub(super) const VOLUMES: &str = "volumes";
 pub(super) const DEVICES: &str = "volumeDevices";
 pub(super) const OF_CSI: &str = "kubernetes.io~csi";
 /// Name of the folder that a driver mounts, in those of a pod and of a volume.
-pub(super) const MOUNT: &str = "mount";
-pub(super) const GLOBAL_MOUNT: &str = "globalmount";
+const MOUNT: &str = "mount";
+const GLOBAL_MOUNT: &str = "globalmount";
 /// Folders beside those of block volumes, which have the names of PersistentVolumes.
 const STAGING: &str = "staging";
 const PUBLISH: &str = "publish";

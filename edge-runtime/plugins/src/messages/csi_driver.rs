@@ -158,7 +158,8 @@ mod tests {
         assert!(read(Writer::default()).is_err_and(|why| why.contains("1 to 256 bytes")));
         assert!(read(Writer::default().text(1, &"n".repeat(257))).is_err());
         assert!(read(Writer::default().text(1, "a\nb")).is_err());
-        for (key, value) in [("", "v"), ("a/b/c", "v"), ("k", "a b"), (&"k".repeat(64), "v"), ("-k", "v")] {
+        let long = "k".repeat(64);
+        for (key, value) in [("", "v"), ("a/b/c", "v"), ("k", "a b"), (long.as_str(), "v"), ("-k", "v")] {
             let message = Writer::default().text(1, "n").message(3, segment(key, value));
             assert!(read(message).is_err_and(|why| why.contains("no label")), "{key}={value}");
         }
