@@ -89,6 +89,7 @@ impl Node {
                 devices: self.cx.config.device_twin.is_some(),
                 rules: self.cx.config.device_twin.is_some(),
                 api: self.cx.config.local_api.is_on(),
+                csi: false,
             },
             interests,
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())

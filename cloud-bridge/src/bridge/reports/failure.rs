@@ -45,7 +45,7 @@ pub(super) fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
     }
     let passing = match report {
         Report::PodStatus { .. } | Report::PodGone { .. } | Report::Node { .. } => &[403, 422][..],
-        Report::MirrorPod { .. } | Report::MirrorGone { .. } => &[403],
+        Report::MirrorPod { .. } | Report::MirrorGone { .. } | Report::CsiNode { .. } => &[403],
         Report::Event { .. } | Report::Order { .. } | Report::Unknown => &[],
     };
     let passing = matches!(&written, Err(Failure::Api(error))

@@ -128,6 +128,7 @@ impl Reports {
             Report::Event { event } => self.write_event(event).await,
             Report::MirrorPod { pod } => self.mirror(pod).await,
             Report::MirrorGone { namespace, name, static_uid } => self.mirror_gone(namespace, name, static_uid).await,
+            Report::CsiNode { .. } => return Outcome::Refused("this bridge does not write CSI drivers yet".to_owned()),
             // The results of orders are written for many nodes together (`jobs`).
             Report::Order { .. } => return Outcome::Refused("this is no way for what comes of orders".to_owned()),
             Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),

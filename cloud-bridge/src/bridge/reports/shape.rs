@@ -38,6 +38,7 @@ pub(super) fn check(report: &Report) -> Result<(), String> {
         }
         Report::Event { event } => bounded("event", event, 0),
         Report::MirrorPod { pod } => bounded("pod", pod, 0),
+        Report::CsiNode { drivers } => bounded("drivers", drivers, 0),
         Report::PodGone { .. } | Report::MirrorGone { .. } | Report::Order { .. } | Report::Unknown => Ok(()),
     }
 }

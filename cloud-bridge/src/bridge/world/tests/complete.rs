@@ -92,6 +92,7 @@ impl Model {
             devices: bit(4),
             rules: bit(5),
             api: false,
+            csi: false,
         };
         let mut effects = self.world.takes_orders(node, bit(6));
         effects.extend(self.world.wants(node, wants, self.sites.get(node).copied()));
