@@ -30,7 +30,7 @@ pub struct CsiMount {
     pub mount_options: Vec<String>,
     /// `volumeMode: Block`.
     pub block: bool,
-    /// The pod's reference or the source is read only.
+    /// `readOnly` of the pod's reference to the claim, or of the inline volume.
     pub read_only: bool,
     pub fs_group: Option<i64>,
     /// `fsGroupChangePolicy: OnRootMismatch`.
@@ -45,7 +45,8 @@ pub struct CsiMount {
     pub publish_secret: Value,
     /// Tokens by audience, `{"AUDIENCE":{"token":…,"expirationTimestamp":…}}`, or null.
     pub tokens: Value,
-    /// Bytes that the claim has (`status.capacity` of the PersistentVolume's object), for drivers that grow file systems.
+    /// Bytes of the PersistentVolume, if it is larger than the claim's `status.capacity`: the driver is to grow the file
+    /// system. `Mounted` says that this is done.
     pub capacity: Option<u64>,
 }
 

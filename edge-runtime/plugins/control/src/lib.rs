@@ -148,8 +148,9 @@ pub enum FromHelper {
         id: u64,
         why: String,
         /// Worth another attempt, at the latest when `Devices` of the resource come: the plugin is not connected, was
-        /// restarted meanwhile, or the helper has too many orders. Otherwise the plugin has refused. For a volume:
-        /// worth another attempt when `Drivers` comes.
+        /// restarted meanwhile, or the helper has too many orders. Otherwise the plugin has refused. For a volume: its
+        /// driver is not registered, and another attempt is worth it when `Drivers` names it. Without `gone` it is
+        /// repeated with back-off.
         gone: bool,
     },
     /// The volume is in the pod.
