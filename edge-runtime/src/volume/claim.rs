@@ -40,6 +40,8 @@ struct Claim {
     /// `status` of the VolumeAttachment of a CSI volume to this node.
     #[serde(default)]
     attachment: Value,
+    #[serde(default)]
+    status: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -152,8 +154,8 @@ pub(super) fn find(ctx: &VolumeContext<'_>, volume: &str, source: &Reference) ->
     let read_only = source.read_only;
     if let Some(spec) = bound.spec.clone().filter(|_| is_csi) {
         used_as_it_is(ctx.pod, volume, is_block)?;
-        let csi =
-            CsiVolume::bound(ctx, (volume, bound.name.as_str()), (spec, claim.attachment.clone()), is_block, read_only);
+        let parts = (spec, claim.attachment.clone(), &claim.status);
+        let csi = CsiVolume::bound(ctx, (volume, bound.name.as_str()), parts, is_block, read_only);
         return Ok(Found::Csi(Box::new(csi)));
     }
     if let Some(local) = &spec.local {

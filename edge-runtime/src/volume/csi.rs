@@ -43,6 +43,8 @@ pub struct CsiVolume {
     attachment: Value,
     /// `spec` of the CSIDriver object.
     driver: Value,
+    /// Bytes to which its file system is to grow.
+    grows: Option<u64>,
 }
 
 /// The volumes of CSI drivers of the pod.
@@ -103,22 +105,24 @@ impl CsiVolume {
             spec: Value::Null,
             attachment: Value::Null,
             driver: driver_spec(ctx.objects, &source.driver),
+            grows: None,
         }
     }
 
-    /// A PersistentVolume. As in the kubelet, `readOnly` of its source is for its attachment alone (K8s
-    /// pkg/volume/csi/csi_util.go, `getReadOnlyFromSpec`).
+    /// A PersistentVolume; `claimed` is `status` of its claim. As in the kubelet, `readOnly` of its source is for its
+    /// attachment alone (K8s pkg/volume/csi/csi_util.go, `getReadOnlyFromSpec`).
     pub(super) fn bound(
         ctx: &VolumeContext<'_>,
         (name, folder): (&str, &str),
-        (spec, attachment): (Value, Value),
+        (spec, attachment, claimed): (Value, Value, &Value),
         block: bool,
         read_only: bool,
     ) -> Self {
         let source = spec["csi"].clone();
         let driver = driver_spec(ctx.objects, &text(&source["driver"]));
+        let grows = storage(&spec).filter(|bytes| storage(claimed).is_some_and(|before| before < *bytes));
         let (name, folder) = (name.to_owned(), folder.to_owned());
-        Self { name, folder, block, read_only, inline: false, source, spec, attachment, driver }
+        Self { name, folder, block, read_only, inline: false, source, spec, attachment, driver, grows }
     }
 
     /// Name in `status.volumesInUse` of the Node, which holds back a detachment. None for a volume that is not attached.
@@ -156,7 +160,6 @@ impl CsiVolume {
         self.check_mode()?;
         self.check_attached()?;
         let account = ctx.pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
-        let capacity = self.spec.pointer("/capacity/storage").and_then(Value::as_str).and_then(quantity::value);
         Ok(CsiMount {
             driver: self.driver_name(),
             handle: text(&self.source["volumeHandle"]),
@@ -180,7 +183,7 @@ impl CsiVolume {
             stage_secret: self.secret(ctx, "nodeStageSecretRef", "NodeStageSecretRef")?,
             publish_secret: self.secret(ctx, "nodePublishSecretRef", "NodePublishSecretRef")?,
             tokens: self.tokens(ctx)?,
-            capacity: capacity.and_then(|bytes| u64::try_from(bytes).ok()),
+            capacity: self.grows,
         })
     }
 
@@ -262,6 +265,12 @@ fn requests(driver: &Value) -> Vec<Wanted> {
         })
     });
     wanted.collect()
+}
+
+/// Bytes in the `capacity` of a volume or a claim.
+fn storage(of: &Value) -> Option<u64> {
+    let bytes = quantity::value(of["capacity"]["storage"].as_str()?)?;
+    u64::try_from(bytes).ok()
 }
 
 fn text(value: &Value) -> String {

@@ -41,7 +41,7 @@ impl Bench {
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let owner = json!([{"kind": "Pod", "name": "web", "uid": "u1", "controller": true}]);
         let claim = json!({"metadata": {"uid": "c1", "ownerReferences": owner}, "spec": {},
-            "volume": {"name": "pvc-1", "spec": spec}, "attachment": attachment});
+            "status": {"phase": "Bound", "capacity": {"storage": "1Mi"}}, "volume": {"name": "pvc-1", "spec": spec}, "attachment": attachment});
         self.put("PersistentVolumeClaim", "shop", name, claim);
         self.put("Secret", "storage", "stage", json!({"data": {"key": "dg=="}}));
     }
@@ -85,12 +85,14 @@ fn order_has_all_that_the_driver_needs() {
     assert_eq!((order.inline, order.block, order.read_only), (false, false, true));
     assert_eq!((order.access_modes, order.mount_options), (vec!["ReadWriteOnce".into()], vec!["noatime".into()]));
     assert_eq!((order.fs_group, order.fs_group_on_root_mismatch), (Some(2000), true));
-    assert_eq!((order.capacity, order.source["fsType"].as_str()), (Some(1 << 20), Some("ext4")));
+    assert_eq!((order.capacity, order.source["fsType"].as_str()), (None, Some("ext4")));
     assert_eq!(order.driver_object["podInfoOnMount"], true);
     assert_eq!(order.attachment["attachmentMetadata"]["device"], "7");
     assert_eq!((order.stage_secret, order.publish_secret), (json!({"key": "dg=="}), Value::Null));
     assert_eq!(order.tokens, Value::Null);
     assert_eq!((order.pod.uid, order.pod.service_account), ("u1".to_owned(), "robot".to_owned()));
+    let grown = Bench::bound(json!({"capacity": {"storage": "2Mi"}}));
+    assert_eq!(grown.order("pvc-1").map(|order| order.capacity), Ok(Some(2 << 20)), "more than the claim has");
     let other = bench.order("pvc-2").unwrap_err();
     assert_eq!(
         other,
