@@ -119,9 +119,8 @@ impl Node {
     /// volumes may be of other namespaces.
     fn dependency_changed(&mut self, namespace: &str) {
         let kept = &self.plugins.volumes.kept;
-        let here = |entry: &Entry| {
-            namespace.is_empty() || entry.record.namespace == namespace || kept.has(&entry.record.uid)
-        };
+        let here =
+            |entry: &Entry| namespace.is_empty() || entry.record.namespace == namespace || kept.has(&entry.record.uid);
         for uid in self.cx.pods.uids(here) {
             self.cx.tell(&uid, PodEvent::DependencyChanged);
             self.refresh_volumes(&uid);
