@@ -59,8 +59,8 @@ impl Site {
         &self.cluster.kubectl
     }
 
-    fn driver(&mut self) -> &mut Driver {
-        self.driver.as_mut().expect("a driver")
+    fn driver(&self) -> &Driver {
+        self.driver.as_ref().expect("a driver")
     }
 
     /// Applies a claim that is bound to the volume of this handle.
@@ -145,13 +145,14 @@ fn pods_share_a_volume_until_the_last_one_has_gone() {
     if !can_run() {
         return;
     }
-    let mut site = Site::start("csi");
-    let folder = site.cluster.folder().join(NAME);
+    let site = Site::start("csi");
     let before = site.mounts();
     site.claim("disk", NAME);
     site.apply("first", &bound("disk"));
     site.kubectl().wait_ready("first");
-    assert_eq!(std::fs::read_to_string(folder.join("disk/starts")).expect("of the driver"), "first\n");
+    assert_eq!(site.driver().file("disk", "starts"), "first\n");
+    let context = site.driver().publication()["context"].clone();
+    assert_eq!(context["csi.storage.k8s.io/pod.name"], "first", "{context}");
     site.apply("second", &bound("disk"));
     site.kubectl().wait_ready("second");
     assert_eq!(site.exec("second", "cat /data/starts"), "first\nsecond");
@@ -159,13 +160,13 @@ fn pods_share_a_volume_until_the_last_one_has_gone() {
 
     // Deletion waits for the unmount, and the other pod keeps the volume.
     site.delete("first");
-    site.driver().wait_call("NodeUnpublishVolume");
-    assert_eq!(site.driver().calls("NodeUnstageVolume"), 0);
+    let undone = |site: &Site| ["NodeUnpublishVolume", "NodeUnstageVolume"].map(|method| site.driver().calls(method));
+    assert_eq!(undone(&site), [1, 0]);
     assert_eq!(site.exec("second", "echo x >/data/x; cat /data/x"), "x");
     site.delete("second");
-    assert_eq!(site.driver().calls("NodeUnstageVolume"), 1);
+    assert_eq!(undone(&site), [2, 1]);
     assert_eq!(site.mounts(), before);
-    assert_eq!(std::fs::read_to_string(folder.join("disk/x")).expect("of the driver"), "x\n");
+    assert_eq!(site.driver().file("disk", "x"), "x\n");
 
     // A volume that ends with its pod. A folder in it is bound to the container, and holds nothing up.
     let inline = json!({"csi": {"driver": NAME, "volumeAttributes": {"a": "b"}}});
@@ -176,7 +177,7 @@ fn pods_share_a_volume_until_the_last_one_has_gone() {
     site.kubectl().wait_ready("third");
     assert_eq!(site.exec("third", "touch /below/y && ls /data/below"), "y");
     site.delete("third");
-    assert_eq!(site.mounts(), before);
+    assert_eq!((site.mounts(), site.driver().wrong()), (before, String::new()));
 }
 
 #[test]
@@ -209,13 +210,13 @@ fn volumes_outlive_daemon_and_helper() {
     });
 
     // Killed again while it unmounts.
-    site.driver().hang("NodeUnpublishVolume");
+    site.driver().hold("NodeUnpublishVolume");
     let _ = site.kubectl().ok(&["delete", "pod", "first", "--wait=false"]);
-    site.driver().wait_call("NodeUnpublishVolume");
+    site.driver().wait_held();
     site.node.kill();
     let helper = helpers(site.node.root());
     signal(helper[0], "KILL");
-    site.driver().hang("");
+    site.driver().release();
     site.node.start();
     site.kubectl().wait_gone("pod", "first", 60);
     until(
@@ -223,7 +224,7 @@ fn volumes_outlive_daemon_and_helper() {
         "no mount is left",
         || if site.mounts() == before { Ok(()) } else { Err(format!("{:?}", site.mounts())) },
     );
-    assert_eq!(site.driver().calls("NodeUnstageVolume"), 1);
+    assert_eq!((site.driver().calls("NodeUnstageVolume"), site.driver().wrong()), (1, String::new()));
 }
 
 #[test]
@@ -236,8 +237,8 @@ fn board_without_a_cloud_mounts_its_volumes_again() {
     site.claim("disk", NAME);
     site.apply("first", &bound("disk"));
     site.kubectl().wait_ready("first");
-    let starts = folder.join(NAME).join("disk/starts");
-    assert_eq!(std::fs::read_to_string(&starts).expect("of the driver"), "first\n");
+    assert_eq!(site.driver().file("disk", "starts"), "first\n");
+    let staged = site.driver().calls("NodeStageVolume");
 
     site.cluster.kill_bridge();
     site.driver = None;
@@ -250,11 +251,11 @@ fn board_without_a_cloud_mounts_its_volumes_again() {
     let lock = std::fs::read_to_string(site.node.root().join("run/edge-runtime/daemon.lock")).expect("it runs");
     let pid = lock.trim().parse().expect("a number");
     site.driver = Some(Driver::start_beside(pid, &folder, NAME));
-    until(SOON, "a start without a cloud", || match std::fs::read_to_string(&starts).unwrap_or_default().as_str() {
+    until(SOON, "a start without a cloud", || match site.driver().file("disk", "starts").as_str() {
         "first\nfirst\n" => Ok(()),
         other => Err(other.to_owned()),
     });
-    assert_eq!(site.driver().calls("NodeStageVolume"), 1, "of this driver");
+    assert_eq!((site.driver().calls("NodeStageVolume"), site.driver().wrong()), (staged + 1, String::new()));
 }
 
 #[test]
@@ -267,9 +268,9 @@ fn driver_that_hangs_holds_its_own_pods_alone() {
     let _other = Driver::start(&folder, OTHER);
     site.claim("disk", NAME);
     site.claim("more", OTHER);
-    site.driver().hang("NodePublishVolume");
+    site.driver().hold("NodePublishVolume");
     site.apply("held", &bound("disk"));
-    site.driver().wait_call("NodePublishVolume");
+    site.driver().wait_held();
     site.apply("free", &bound("more"));
     site.apply("plain", &json!({"emptyDir": {}}));
     site.kubectl().wait_ready("free");
@@ -277,7 +278,7 @@ fn driver_that_hangs_holds_its_own_pods_alone() {
     site.delete("free");
     let held = site.kubectl().get("pod", "held").expect("it is there");
     assert_eq!(held["status"]["phase"], "Pending");
-    site.driver().hang("");
+    site.driver().release();
     site.kubectl().wait_ready("held");
 
     // Nor does one that is away: the pod ends when it is back.
@@ -294,12 +295,12 @@ fn volume_is_attached_before_it_is_mounted() {
     if !can_run() {
         return;
     }
-    let mut site = Site::start("csi-attach");
+    let site = Site::start("csi-attach");
     let kubectl = site.kubectl();
     let name = "attached.example.com";
     kubectl.apply_all(&[json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": name},
         "spec": {"attachRequired": true}})]);
-    let driver = Driver::start(site.cluster.folder(), name);
+    let _driver = Driver::start(site.cluster.folder(), name);
     site.claim("disk", name);
     site.apply("first", &bound("disk"));
     assert!(site.kubectl().wait_event("first", "FailedAttachVolume").contains("not attached according to node status"));
@@ -318,8 +319,6 @@ fn volume_is_attached_before_it_is_mounted() {
         let none = node["status"]["volumesInUse"].as_array().is_none_or(Vec::is_empty);
         if none { Ok(()) } else { Err(node["status"].to_string()) }
     });
-    drop(driver);
-    site.driver = None;
 }
 
 /// Does what a controller and the driver's attacher do.
