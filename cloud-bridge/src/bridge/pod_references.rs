@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use edge_protocol::message::ObjectKey;
 use serde_json::Value;
 
+use super::requests::is_path_segment;
 use super::told::groups::{ALL_SERVICES, API_NAMESPACE, API_SERVICE};
 use super::told::kinds::Kind;
 
@@ -38,6 +39,7 @@ pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
         found.config_map(&volume["configMap"]["name"]);
         found.secret(&volume["secret"]["secretName"]);
         found.add(Kind::Claim, &volume["persistentVolumeClaim"]["claimName"]);
+        found.secret(&volume["csi"]["nodePublishSecretRef"]["name"]);
         for source in items(&volume["projected"]["sources"]) {
             found.config_map(&source["configMap"]["name"]);
             found.secret(&source["secret"]["name"]);
@@ -58,7 +60,29 @@ pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     for secret in items(&spec["imagePullSecrets"]) {
         found.secret(&secret["name"]);
     }
-    Found { namespace: "", keys: &mut keys }.add(Kind::RuntimeClass, &spec["runtimeClassName"]);
+    let mut cluster = Found { namespace: "", keys: &mut keys };
+    cluster.add(Kind::RuntimeClass, &spec["runtimeClassName"]);
+    for volume in items(&spec["volumes"]) {
+        cluster.add(Kind::CsiDriver, &volume["csi"]["driver"]);
+    }
+    keys
+}
+
+/// The CSI driver and the Secrets that the volume of a claim names; `body`: the claim with its volume, as nodes get it.
+/// The Secrets are those that the node authorizer lets a node read because of a volume (K8s
+/// plugin/pkg/auth/authorizer/node, `AddPV`), as far as nodes use them, and may be in any namespace.
+pub(super) fn volume_references(claim: &ObjectKey, body: &Value) -> BTreeSet<ObjectKey> {
+    let mut keys = BTreeSet::new();
+    let (csi, bound) = (&body["volume"]["spec"]["csi"], &body["volume"]["spec"]["claimRef"]);
+    // A volume that is bound to another claim gives no access.
+    if !Kind::Claim.is(claim) || bound["namespace"] != *claim.namespace || bound["name"] != *claim.name {
+        return keys;
+    }
+    Found { namespace: "", keys: &mut keys }.add(Kind::CsiDriver, &csi["driver"]);
+    for reference in ["nodeStageSecretRef", "nodePublishSecretRef"] {
+        let name = |field: &str| csi[reference][field].as_str().filter(|name| is_path_segment(name));
+        keys.extend(name("namespace").zip(name("name")).map(|(namespace, name)| Kind::Secret.key(namespace, name)));
+    }
     keys
 }
 
@@ -130,7 +154,8 @@ mod tests {
                     {"configMap": {"name": "projected-map"}}, {"secret": {"name": "projected-secret"}},
                     {"downwardAPI": {}}, {"serviceAccountToken": {"path": "token"}}]}},
                 {"name": "d", "emptyDir": {}},
-                {"name": "e", "persistentVolumeClaim": {"claimName": "data"}}
+                {"name": "e", "persistentVolumeClaim": {"claimName": "data"}},
+                {"name": "f", "csi": {"driver": "vault.example.com", "nodePublishSecretRef": {"name": "csi-secret"}}}
             ],
             "initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "init-secret", "key": "k"}}}]}],
             "containers": [{
@@ -146,6 +171,7 @@ mod tests {
         assert_eq!(
             found,
             [
+                "CSIDriver/vault.example.com",
                 "ConfigMap/debug-map",
                 "ConfigMap/env-map",
                 "ConfigMap/from-map",
@@ -153,6 +179,7 @@ mod tests {
                 "ConfigMap/volume-map",
                 "PersistentVolumeClaim/data",
                 "RuntimeClass/quick",
+                "Secret/csi-secret",
                 "Secret/from-secret",
                 "Secret/init-secret",
                 "Secret/projected-secret",
@@ -218,6 +245,37 @@ mod tests {
             container("env", json!([{"name": "X", "value": "1"}])),
         ] {
             assert_eq!(names_objects(&spec), None, "{spec}");
+        }
+    }
+
+    #[test]
+    fn g27_volume_names_secrets_for_the_claim_it_is_bound_to() {
+        let claim = Kind::Claim.key("ns", "data");
+        let secret = |name: &str| json!({"namespace": "vault", "name": name});
+        let body = |bound: Value| {
+            let csi = json!({"driver": "d", "nodeStageSecretRef": secret("stage"), "nodePublishSecretRef": secret("publish"),
+                "controllerPublishSecretRef": secret("controller"), "nodeExpandSecretRef": secret("expand")});
+            json!({"volume": {"name": "pv", "spec": {"csi": csi, "claimRef": bound}}})
+        };
+        let found = volume_references(&claim, &body(json!({"namespace": "ns", "name": "data"})));
+        let found: Vec<_> =
+            found.into_iter().map(|key| format!("{} {}/{}", key.kind, key.namespace, key.name)).collect();
+        assert_eq!(found, ["CSIDriver /d", "Secret vault/publish", "Secret vault/stage"]);
+        for bound in
+            [json!({"namespace": "ns", "name": "other"}), json!({"namespace": "x", "name": "data"}), json!(null)]
+        {
+            assert!(volume_references(&claim, &body(bound)).is_empty());
+        }
+        let bound = json!({"namespace": "ns", "name": "data"});
+        assert!(volume_references(&Kind::Secret.key("ns", "data"), &body(bound.clone())).is_empty());
+        for odd in [
+            json!(1),
+            json!({"driver": 1, "nodeStageSecretRef": {"name": "no namespace"}}),
+            json!([]),
+            json!({"nodePublishSecretRef": {"namespace": "vault", "name": "../../nodes"}}),
+        ] {
+            let body = json!({"volume": {"spec": {"csi": odd, "claimRef": bound}}});
+            assert!(volume_references(&claim, &body).is_empty(), "{odd}");
         }
     }
 

@@ -24,7 +24,7 @@ use apimachinery::well_known::MIRROR_ANNOTATION;
 use object::{digest_of, key, trimmed, with_status};
 
 pub use node::SlimNode;
-pub use object::{config_object, made_object};
+pub use object::{config_object, made_object, with_attachment};
 
 /// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers are passed on.
 #[derive(Clone, Debug, Deserialize)]

@@ -7,6 +7,7 @@ mod pods;
 mod policies;
 mod room;
 mod services;
+mod volumes;
 
 use edge_protocol::message::{Object, ObjectDigest};
 use serde_json::json;
