@@ -20,6 +20,8 @@ const LONGEST_ID: usize = 256;
 const MOST_VOLUMES: u64 = 0x7fff_ffff;
 /// Maximum number of topology keys of one driver.
 const MOST_KEYS: usize = 16;
+/// Number of labels of a Node beyond which no topology is added: labels of drivers that have gone stay.
+const MOST_LABELS: usize = 256;
 /// Maximum length of a label's key and its value, in bytes.
 const LONGEST_LABEL: (usize, usize) = (317, 63);
 
@@ -104,6 +106,10 @@ impl Drivers {
             let other = self.labels.get(key).map(String::as_str).or_else(|| present[key.as_str()].as_str());
             if other.is_some_and(|other| other != value) {
                 return Err(format!("driver {name}: its topology {key}={value} differs from the label of the Node"));
+            }
+            let count = present.as_object().map_or(0, Map::len) + self.labels.len() + labels.len();
+            if other.is_none() && count >= MOST_LABELS {
+                return Err(format!("driver {name}: the Node has {count} labels"));
             }
             labels.insert(key.clone(), value.to_owned());
         }

@@ -73,6 +73,17 @@ fn g27_driver_that_breaks_a_rule_is_left_out_alone() {
     assert_eq!(names(&read(&zone)), ["d"], "a node may set this label");
 }
 
+/// A node that reports other drivers all the time.
+#[test]
+fn g17_topology_does_not_fill_the_node_with_labels() {
+    let labels: Map<String, Value> = (0..MOST_LABELS).map(|at| (format!("old/{at}"), "x".into())).collect();
+    let mut node = json!({"metadata": {"labels": labels}});
+    let drivers = Drivers::read(&json!([driver("d"), {"name": "e", "nodeID": "n"}]), &node);
+    assert_eq!((names(&drivers), drivers.problems.len()), (vec!["e"], 1));
+    node.set_at(&["metadata", "labels", "d/zone"], "a".into());
+    assert_eq!(names(&Drivers::read(&json!([driver("d")]), &node)), ["d"], "it is there");
+}
+
 #[test]
 fn changed_driver_is_taken_away_before_it_is_added() {
     let held = |drivers: Value| json!({"metadata": {"ownerReferences": [{"uid": "u"}]}, "spec": {"drivers": drivers}});
