@@ -1,4 +1,4 @@
-//! Which ConfigMaps, Secrets, claims and runtime class a pod names, and whose Services its environment shows. Pure.
+//! Which ConfigMaps, Secrets, claims, runtime class and CSIDrivers a pod names, and whose Services its environment shows. Pure.
 //!
 //! These are the fields that the API server's node authorizer reads, as far as a node here can use them: volumes
 //! (projected ones too), environment of every kind of container, and pull secrets.
@@ -31,14 +31,18 @@ pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey
     keys
 }
 
-/// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.
-pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
+/// Every ConfigMap, Secret, claim, runtime class and CSIDriver that a pod of this name with this `spec` may need.
+pub(super) fn references(namespace: &str, pod: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     let mut keys = BTreeSet::new();
     let mut found = Found { namespace, keys: &mut keys };
     for volume in items(&spec["volumes"]) {
         found.config_map(&volume["configMap"]["name"]);
         found.secret(&volume["secret"]["secretName"]);
         found.add(Kind::Claim, &volume["persistentVolumeClaim"]["claimName"]);
+        // The claim of a template: K8s staging/src/k8s.io/component-helpers/storage/ephemeral, `VolumeClaimName`.
+        if let (true, Some(name)) = (volume["ephemeral"].is_object(), volume["name"].as_str()) {
+            found.keys.insert(Kind::Claim.key(namespace, format!("{pod}-{name}")));
+        }
         found.secret(&volume["csi"]["nodePublishSecretRef"]["name"]);
         for source in items(&volume["projected"]["sources"]) {
             found.config_map(&source["configMap"]["name"]);
@@ -94,7 +98,7 @@ pub(super) fn names_objects(spec: &Value) -> Option<&'static str> {
     if named("serviceAccountName") || named("serviceAccount") {
         return Some("serviceaccounts");
     }
-    let mut named = references("", spec).into_iter().filter_map(|key| Kind::of(&key));
+    let mut named = references("", "", spec).into_iter().filter_map(|key| Kind::of(&key));
     if let Some(kind) = named.find(|kind| *kind != Kind::RuntimeClass) {
         return Some(kind.facts().plural);
     }
@@ -155,7 +159,8 @@ mod tests {
                     {"downwardAPI": {}}, {"serviceAccountToken": {"path": "token"}}]}},
                 {"name": "d", "emptyDir": {}},
                 {"name": "e", "persistentVolumeClaim": {"claimName": "data"}},
-                {"name": "f", "csi": {"driver": "vault.example.com", "nodePublishSecretRef": {"name": "csi-secret"}}}
+                {"name": "f", "csi": {"driver": "vault.example.com", "nodePublishSecretRef": {"name": "csi-secret"}}},
+                {"name": "g", "ephemeral": {"volumeClaimTemplate": {}}}
             ],
             "initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "init-secret", "key": "k"}}}]}],
             "containers": [{
@@ -167,7 +172,8 @@ mod tests {
             "imagePullSecrets": [{"name": "pull"}, {"name": ""}, {}],
             "runtimeClassName": "quick"
         });
-        let found: Vec<_> = references("ns", &spec).into_iter().map(|k| format!("{}/{}", k.kind, k.name)).collect();
+        let found: Vec<_> =
+            references("ns", "web", &spec).into_iter().map(|k| format!("{}/{}", k.kind, k.name)).collect();
         assert_eq!(
             found,
             [
@@ -178,6 +184,7 @@ mod tests {
                 "ConfigMap/projected-map",
                 "ConfigMap/volume-map",
                 "PersistentVolumeClaim/data",
+                "PersistentVolumeClaim/web-g",
                 "RuntimeClass/quick",
                 "Secret/csi-secret",
                 "Secret/from-secret",
@@ -281,7 +288,7 @@ mod tests {
 
     #[test]
     fn nonsense_names_nothing() {
-        assert!(references("ns", &Value::Null).is_empty());
-        assert!(references("ns", &json!({"volumes": "x", "containers": [3]})).is_empty());
+        assert!(references("ns", "web", &Value::Null).is_empty());
+        assert!(references("ns", "web", &json!({"volumes": "x", "containers": [3]})).is_empty());
     }
 }

@@ -24,8 +24,8 @@ pub enum Report {
     /// Newest [`OrderStatus`](super::OrderStatus) of the job with this uid.
     Order { job: String, status: serde_json::Value },
     /// CSI drivers of this node, at most [`MAX_CSI_DRIVERS`]; an empty list if there are none any more. Newest wins.
-    /// Each is `{"name", "nodeID", "topology": {KEY: VALUE}, "allocatable": {"count": N}}`; `topology` and
-    /// `allocatable` may be absent, and other fields are ignored. A node passes on what its helper says.
+    /// Each is `{"name", "nodeID", "labels": {KEY: VALUE}, "allocatable": {"count": N}}`: `labels` are its topology.
+    /// Both may be absent, and other fields are ignored. A node passes on what its helper says.
     CsiNode { drivers: serde_json::Value },
     /// A report this build does not know; acknowledged with a refusal.
     #[serde(other)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use edge_protocol::message::ObjectKey;
 use kube::api::DynamicObject;
 use kube::{Api, Client};
+use sampan_json::SetField;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
@@ -122,14 +123,23 @@ async fn look(client: &Client, key: &ObjectKey, csi: bool) -> Look {
         Err(error) => return failed(error),
     };
     let uid = claim.metadata.uid.clone().unwrap_or_default();
-    let body = json!({
+    let status = &claim.data["status"];
+    let mut body = json!({
         "kind": Kind::Claim.name(),
         "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
         "spec": claim.data["spec"],
-        "status": {"phase": claim.data["status"]["phase"]},
+        "status": {"phase": status["phase"]},
         // Not part of the API's object: the spec of the volume, and its name.
         "volume": volume.map_or(Value::Null, |spec| json!({"name": name, "spec": spec})),
     });
+    // The claim of an ephemeral volume is owned by its pod.
+    if let Some(owners) = &claim.metadata.owner_references {
+        body.set_at(&["metadata", "ownerReferences"], json!(owners));
+    }
+    // A file system grows by what the volume has more than the claim.
+    if status["capacity"].is_object() {
+        body.set_at(&["status", "capacity"], status["capacity"].clone());
+    }
     let complete = bound && !body["volume"].is_null();
     Look { what: What::Present(made_object(key.clone(), uid, body)), bound: complete, attach }
 }

@@ -15,11 +15,13 @@ const NODE_IDS: &str = "csi.volume.kubernetes.io/nodeid";
 /// Maximum length of a driver's name, in bytes.
 const LONGEST_NAME: usize = 63;
 /// Maximum length of a node's id, in bytes.
-const LONGEST_ID: usize = 192;
+const LONGEST_ID: usize = 256;
 /// Largest number of volumes of a driver that the API takes.
 const MOST_VOLUMES: u64 = 0x7fff_ffff;
 /// Maximum number of topology keys of one driver.
 const MOST_KEYS: usize = 16;
+/// Number of labels of a Node beyond which no topology is added: labels of drivers that have gone stay.
+const MOST_LABELS: usize = 256;
 /// Maximum length of a label's key and its value, in bytes.
 const LONGEST_LABEL: (usize, usize) = (317, 63);
 
@@ -28,7 +30,7 @@ const LONGEST_LABEL: (usize, usize) = (317, 63);
 pub(super) struct Drivers {
     /// Items of `spec.drivers` by name.
     entries: BTreeMap<String, Value>,
-    /// Topology of all drivers.
+    /// Labels of the Node: the topology of all drivers.
     labels: BTreeMap<String, String>,
     /// Problems of drivers that are left out.
     pub(super) problems: Vec<String>,
@@ -72,7 +74,7 @@ impl Drivers {
         if id.is_empty() || id.len() > LONGEST_ID || id.chars().any(char::is_control) {
             return Err(format!("driver {name}: its nodeID is empty, too long or not printable"));
         }
-        let topology = self.topology(name, &item["topology"], present)?;
+        let topology = self.topology(name, &item["labels"], present)?;
         let keys: Vec<&String> = topology.keys().collect();
         let mut entry = json!({"name": name, "nodeID": id, "topologyKeys": keys});
         // Zero means no limit (CSI specification, `NodeGetInfoResponse`).
@@ -104,6 +106,10 @@ impl Drivers {
             let other = self.labels.get(key).map(String::as_str).or_else(|| present[key.as_str()].as_str());
             if other.is_some_and(|other| other != value) {
                 return Err(format!("driver {name}: its topology {key}={value} differs from the label of the Node"));
+            }
+            let count = present.as_object().map_or(0, Map::len) + self.labels.len() + labels.len();
+            if other.is_none() && count >= MOST_LABELS {
+                return Err(format!("driver {name}: the Node has {count} labels"));
             }
             labels.insert(key.clone(), value.to_owned());
         }
@@ -143,16 +149,15 @@ impl Drivers {
         }
         let held: Vec<&Value> = held["spec"]["drivers"].as_array().into_iter().flatten().collect();
         let wanted = |entry: &Value| entry["name"].as_str().and_then(|name| self.entries.get(name));
-        let kept: Vec<Value> = held
-            .iter()
-            .filter(|entry| wanted(entry).is_some_and(|wanted| is_same(entry, wanted)))
-            .map(|entry| (*entry).clone())
-            .collect();
+        let is_kept = |entry: &Value| wanted(entry).is_some_and(|wanted| is_same(entry, wanted));
+        let kept: Vec<Value> = held.iter().filter(|entry| is_kept(entry)).map(|entry| Value::clone(entry)).collect();
         if kept.len() == held.len() && kept.len() == self.entries.len() {
             return Plan::Nothing;
         }
-        let changes = held.iter().any(|entry| wanted(entry).is_some_and(|wanted| !is_same(entry, wanted)));
-        Plan::Update(if changes { vec![kept, all()] } else { vec![all()] })
+        let changes = held.iter().any(|entry| wanted(entry).is_some() && !is_kept(entry));
+        let new = all().into_iter().filter(|entry| kept.iter().all(|kept| kept["name"] != entry["name"]));
+        let complete: Vec<Value> = kept.iter().cloned().chain(new).collect();
+        Plan::Update(if changes { vec![kept, complete] } else { vec![complete] })
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 fn driver(name: &str) -> Value {
-    json!({"name": name, "nodeID": "n", "topology": {format!("{name}/zone"): "a"}, "allocatable": {"count": 8}})
+    json!({"name": name, "nodeID": "n", "labels": {format!("{name}/zone"): "a"}, "allocatable": {"count": 8}})
 }
 
 fn read(reported: &Value) -> Drivers {
@@ -36,7 +36,7 @@ fn drivers_are_written_as_the_kubelet_does() {
 
 #[test]
 fn g27_driver_that_breaks_a_rule_is_left_out_alone() {
-    let topology = |key: &str, value: Value| json!({"name": "d", "nodeID": "n", "topology": {key: value}});
+    let topology = |key: &str, value: Value| json!({"name": "d", "nodeID": "n", "labels": {key: value}});
     let many: Map<String, Value> = (0..=MOST_KEYS).map(|at| (format!("d/{at}"), "x".into())).collect();
     for odd in [
         json!({}),
@@ -50,8 +50,8 @@ fn g27_driver_that_breaks_a_rule_is_left_out_alone() {
         json!({"name": "d"}),
         json!({"name": "d", "nodeID": "n".repeat(LONGEST_ID + 1)}),
         json!({"name": "d", "nodeID": "a\u{1b}[2J"}),
-        json!({"name": "d", "nodeID": "n", "topology": []}),
-        json!({"name": "d", "nodeID": "n", "topology": many}),
+        json!({"name": "d", "nodeID": "n", "labels": []}),
+        json!({"name": "d", "nodeID": "n", "labels": many}),
         topology("node-restriction.kubernetes.io/zone", "vault".into()),
         topology("node-role.kubernetes.io/control-plane", "".into()),
         topology("a.k8s.io/x", "y".into()),
@@ -73,19 +73,33 @@ fn g27_driver_that_breaks_a_rule_is_left_out_alone() {
     assert_eq!(names(&read(&zone)), ["d"], "a node may set this label");
 }
 
+/// A node that reports other drivers all the time.
+#[test]
+fn g17_topology_does_not_fill_the_node_with_labels() {
+    let labels: Map<String, Value> = (0..MOST_LABELS).map(|at| (format!("old/{at}"), "x".into())).collect();
+    let mut node = json!({"metadata": {"labels": labels}});
+    let drivers = Drivers::read(&json!([driver("d"), {"name": "e", "nodeID": "n"}]), &node);
+    assert_eq!((names(&drivers), drivers.problems.len()), (vec!["e"], 1));
+    node.set_at(&["metadata", "labels", "d/zone"], "a".into());
+    assert_eq!(names(&Drivers::read(&json!([driver("d")]), &node)), ["d"], "it is there");
+}
+
 #[test]
 fn changed_driver_is_taken_away_before_it_is_added() {
     let held = |drivers: Value| json!({"metadata": {"ownerReferences": [{"uid": "u"}]}, "spec": {"drivers": drivers}});
     let entry = |name: &str, id: &str| json!({"name": name, "nodeID": id, "topologyKeys": null});
     let wanted = read(&json!([{"name": "a", "nodeID": "1"}, {"name": "b", "nodeID": "2"}]));
     let all: Vec<Value> = wanted.entries.values().cloned().collect();
+    // Those that stay are written as they are.
+    let with_a = vec![entry("a", "1"), all[1].clone()];
     let plan = |drivers: Value| wanted.plan(Some(&held(drivers)), "u");
     assert_eq!(plan(json!([entry("b", "2"), entry("a", "1")])), Plan::Nothing);
-    assert_eq!(plan(json!(null)), Plan::Update(vec![all.clone()]));
-    assert_eq!(plan(json!([entry("a", "1")])), Plan::Update(vec![all.clone()]));
-    assert_eq!(plan(json!([entry("a", "1"), entry("b", "2"), entry("c", "3")])), Plan::Update(vec![all.clone()]));
+    assert_eq!(plan(json!(null)), Plan::Update(vec![all]));
+    assert_eq!(plan(json!([entry("a", "1")])), Plan::Update(vec![with_a.clone()]));
+    let fewer = plan(json!([entry("a", "1"), entry("b", "2"), entry("c", "3")]));
+    assert_eq!(fewer, Plan::Update(vec![vec![entry("a", "1"), entry("b", "2")]]));
     let changed = plan(json!([entry("a", "1"), entry("b", "old")]));
-    assert_eq!(changed, Plan::Update(vec![vec![entry("a", "1")], all]));
+    assert_eq!(changed, Plan::Update(vec![vec![entry("a", "1")], with_a]));
     assert_eq!(wanted.plan(Some(&held(json!([]))), "a later one"), Plan::Replace);
     assert_eq!(read(&json!([])).plan(Some(&held(json!([]))), "u"), Plan::Delete);
     assert_eq!(read(&json!([])).plan(None, "u"), Plan::Nothing);
