@@ -41,9 +41,10 @@ impl Site {
         node.configure(&config(&folder));
         node.start();
         node.wait_ready();
-        for name in [NAME, OTHER] {
+        for (name, tokens) in [(NAME, json!([])), (OTHER, json!([{"audience": "vault"}]))] {
             let modes = ["Persistent", "Ephemeral"];
-            let spec = json!({"attachRequired": false, "podInfoOnMount": true, "volumeLifecycleModes": modes});
+            let spec = json!({"attachRequired": false, "podInfoOnMount": true, "volumeLifecycleModes": modes,
+                "tokenRequests": tokens});
             cluster.kubectl.apply_all(&[json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver",
                 "metadata": {"name": name}, "spec": spec})]);
         }
@@ -265,7 +266,7 @@ fn driver_that_hangs_holds_its_own_pods_alone() {
     }
     let mut site = Site::start("csi-hangs");
     let folder = site.cluster.folder().to_owned();
-    let _other = Driver::start(&folder, OTHER);
+    let other = Driver::start(&folder, OTHER);
     site.claim("disk", NAME);
     site.claim("more", OTHER);
     site.driver().hold("NodePublishVolume");
@@ -275,6 +276,9 @@ fn driver_that_hangs_holds_its_own_pods_alone() {
     site.apply("plain", &json!({"emptyDir": {}}));
     site.kubectl().wait_ready("free");
     site.kubectl().wait_ready("plain");
+    let tokens = other.publication()["context"]["csi.storage.k8s.io/serviceAccount.tokens"].clone();
+    let tokens: Value = serde_json::from_str(tokens.as_str().expect("a text")).expect("JSON");
+    assert!(tokens["vault"]["token"].is_string() && tokens["vault"]["expirationTimestamp"].is_string(), "{tokens}");
     site.delete("free");
     let held = site.kubectl().get("pod", "held").expect("it is there");
     assert_eq!(held["status"]["phase"], "Pending");
