@@ -42,8 +42,8 @@ fn says(bench: &mut Bench, line: FromHelper) {
 
 fn put(bench: &mut Bench, kind: &str, namespace: &str, name: &str, body: Value) {
     let key = ObjectKey { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() };
-    let digest = ObjectDigest { key, uid: name.to_owned(), digest: "d".to_owned() };
-    bench.node.cx.store.write(|writer| writer.put_object(&Object { digest, body })).unwrap();
+    let object = Object { digest: ObjectDigest { key, uid: name.to_owned(), digest: "d".to_owned() }, body };
+    bench.node.cx.store.write(|writer| writer.put_object(&object)).unwrap();
 }
 
 fn claim(bench: &mut Bench, attached: bool) {
