@@ -1,4 +1,4 @@
-//! Which ConfigMaps, Secrets, claims and runtime class a pod names, and whose Services its environment shows. Pure.
+//! Which ConfigMaps, Secrets, claims, runtime class and CSIDrivers a pod names, and whose Services its environment shows. Pure.
 //!
 //! These are the fields that the API server's node authorizer reads, as far as a node here can use them: volumes
 //! (projected ones too), environment of every kind of container, and pull secrets.
@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use edge_protocol::message::ObjectKey;
 use serde_json::Value;
 
+use super::requests::is_path_segment;
 use super::told::groups::{ALL_SERVICES, API_NAMESPACE, API_SERVICE};
 use super::told::kinds::Kind;
 
@@ -30,14 +31,19 @@ pub(super) fn service_links(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey
     keys
 }
 
-/// Every ConfigMap, Secret, claim and runtime class that a pod with this `spec` may need.
-pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
+/// Every ConfigMap, Secret, claim, runtime class and CSIDriver that a pod of this name with this `spec` may need.
+pub(super) fn references(namespace: &str, pod: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     let mut keys = BTreeSet::new();
     let mut found = Found { namespace, keys: &mut keys };
     for volume in items(&spec["volumes"]) {
         found.config_map(&volume["configMap"]["name"]);
         found.secret(&volume["secret"]["secretName"]);
         found.add(Kind::Claim, &volume["persistentVolumeClaim"]["claimName"]);
+        // The claim of a template: K8s staging/src/k8s.io/component-helpers/storage/ephemeral, `VolumeClaimName`.
+        if let (true, Some(name)) = (volume["ephemeral"].is_object(), volume["name"].as_str()) {
+            found.keys.insert(Kind::Claim.key(namespace, format!("{pod}-{name}")));
+        }
+        found.secret(&volume["csi"]["nodePublishSecretRef"]["name"]);
         for source in items(&volume["projected"]["sources"]) {
             found.config_map(&source["configMap"]["name"]);
             found.secret(&source["secret"]["name"]);
@@ -58,7 +64,29 @@ pub(super) fn references(namespace: &str, spec: &Value) -> BTreeSet<ObjectKey> {
     for secret in items(&spec["imagePullSecrets"]) {
         found.secret(&secret["name"]);
     }
-    Found { namespace: "", keys: &mut keys }.add(Kind::RuntimeClass, &spec["runtimeClassName"]);
+    let mut cluster = Found { namespace: "", keys: &mut keys };
+    cluster.add(Kind::RuntimeClass, &spec["runtimeClassName"]);
+    for volume in items(&spec["volumes"]) {
+        cluster.add(Kind::CsiDriver, &volume["csi"]["driver"]);
+    }
+    keys
+}
+
+/// The CSI driver and the Secrets that the volume of a claim names; `body`: the claim with its volume, as nodes get it.
+/// The Secrets are those that the node authorizer lets a node read because of a volume (K8s
+/// plugin/pkg/auth/authorizer/node, `AddPV`), as far as nodes use them, and may be in any namespace.
+pub(super) fn volume_references(claim: &ObjectKey, body: &Value) -> BTreeSet<ObjectKey> {
+    let mut keys = BTreeSet::new();
+    let (csi, bound) = (&body["volume"]["spec"]["csi"], &body["volume"]["spec"]["claimRef"]);
+    // A volume that is bound to another claim gives no access.
+    if !Kind::Claim.is(claim) || bound["namespace"] != *claim.namespace || bound["name"] != *claim.name {
+        return keys;
+    }
+    Found { namespace: "", keys: &mut keys }.add(Kind::CsiDriver, &csi["driver"]);
+    for reference in ["nodeStageSecretRef", "nodePublishSecretRef"] {
+        let name = |field: &str| csi[reference][field].as_str().filter(|name| is_path_segment(name));
+        keys.extend(name("namespace").zip(name("name")).map(|(namespace, name)| Kind::Secret.key(namespace, name)));
+    }
     keys
 }
 
@@ -70,7 +98,7 @@ pub(super) fn names_objects(spec: &Value) -> Option<&'static str> {
     if named("serviceAccountName") || named("serviceAccount") {
         return Some("serviceaccounts");
     }
-    let mut named = references("", spec).into_iter().filter_map(|key| Kind::of(&key));
+    let mut named = references("", "", spec).into_iter().filter_map(|key| Kind::of(&key));
     if let Some(kind) = named.find(|kind| *kind != Kind::RuntimeClass) {
         return Some(kind.facts().plural);
     }
@@ -130,7 +158,9 @@ mod tests {
                     {"configMap": {"name": "projected-map"}}, {"secret": {"name": "projected-secret"}},
                     {"downwardAPI": {}}, {"serviceAccountToken": {"path": "token"}}]}},
                 {"name": "d", "emptyDir": {}},
-                {"name": "e", "persistentVolumeClaim": {"claimName": "data"}}
+                {"name": "e", "persistentVolumeClaim": {"claimName": "data"}},
+                {"name": "f", "csi": {"driver": "vault.example.com", "nodePublishSecretRef": {"name": "csi-secret"}}},
+                {"name": "g", "ephemeral": {"volumeClaimTemplate": {}}}
             ],
             "initContainers": [{"env": [{"valueFrom": {"secretKeyRef": {"name": "init-secret", "key": "k"}}}]}],
             "containers": [{
@@ -142,17 +172,21 @@ mod tests {
             "imagePullSecrets": [{"name": "pull"}, {"name": ""}, {}],
             "runtimeClassName": "quick"
         });
-        let found: Vec<_> = references("ns", &spec).into_iter().map(|k| format!("{}/{}", k.kind, k.name)).collect();
+        let found: Vec<_> =
+            references("ns", "web", &spec).into_iter().map(|k| format!("{}/{}", k.kind, k.name)).collect();
         assert_eq!(
             found,
             [
+                "CSIDriver/vault.example.com",
                 "ConfigMap/debug-map",
                 "ConfigMap/env-map",
                 "ConfigMap/from-map",
                 "ConfigMap/projected-map",
                 "ConfigMap/volume-map",
                 "PersistentVolumeClaim/data",
+                "PersistentVolumeClaim/web-g",
                 "RuntimeClass/quick",
+                "Secret/csi-secret",
                 "Secret/from-secret",
                 "Secret/init-secret",
                 "Secret/projected-secret",
@@ -222,8 +256,39 @@ mod tests {
     }
 
     #[test]
+    fn g27_volume_names_secrets_for_the_claim_it_is_bound_to() {
+        let claim = Kind::Claim.key("ns", "data");
+        let secret = |name: &str| json!({"namespace": "vault", "name": name});
+        let body = |bound: Value| {
+            let csi = json!({"driver": "d", "nodeStageSecretRef": secret("stage"), "nodePublishSecretRef": secret("publish"),
+                "controllerPublishSecretRef": secret("controller"), "nodeExpandSecretRef": secret("expand")});
+            json!({"volume": {"name": "pv", "spec": {"csi": csi, "claimRef": bound}}})
+        };
+        let found = volume_references(&claim, &body(json!({"namespace": "ns", "name": "data"})));
+        let found: Vec<_> =
+            found.into_iter().map(|key| format!("{} {}/{}", key.kind, key.namespace, key.name)).collect();
+        assert_eq!(found, ["CSIDriver /d", "Secret vault/publish", "Secret vault/stage"]);
+        for bound in
+            [json!({"namespace": "ns", "name": "other"}), json!({"namespace": "x", "name": "data"}), json!(null)]
+        {
+            assert!(volume_references(&claim, &body(bound)).is_empty());
+        }
+        let bound = json!({"namespace": "ns", "name": "data"});
+        assert!(volume_references(&Kind::Secret.key("ns", "data"), &body(bound.clone())).is_empty());
+        for odd in [
+            json!(1),
+            json!({"driver": 1, "nodeStageSecretRef": {"name": "no namespace"}}),
+            json!([]),
+            json!({"nodePublishSecretRef": {"namespace": "vault", "name": "../../nodes"}}),
+        ] {
+            let body = json!({"volume": {"spec": {"csi": odd, "claimRef": bound}}});
+            assert!(volume_references(&claim, &body).is_empty(), "{odd}");
+        }
+    }
+
+    #[test]
     fn nonsense_names_nothing() {
-        assert!(references("ns", &Value::Null).is_empty());
-        assert!(references("ns", &json!({"volumes": "x", "containers": [3]})).is_empty());
+        assert!(references("ns", "web", &Value::Null).is_empty());
+        assert!(references("ns", "web", &json!({"volumes": "x", "containers": [3]})).is_empty());
     }
 }

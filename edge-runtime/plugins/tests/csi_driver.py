@@ -194,7 +194,10 @@ class Driver(grpc.GenericRpcHandler):
             kind = parse(access[2][-1])
             seen["fsType"] = text(kind, 1)
             seen["flags"] = [flag.decode() for flag in kind.get(2, [])]
-            if not is_mounted(staging):
+            if not staging:
+                # An inline volume.
+                staging = self.volume(handle)
+            elif not is_mounted(staging):
                 self.note("wrong", f"{target} is published, and {staging} is not staged")
             os.makedirs(target, exist_ok=True)
         elif not os.path.exists(target):
