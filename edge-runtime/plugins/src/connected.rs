@@ -1,6 +1,6 @@
 //! A plugin that can be called: its socket stays the one that it registered with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sampan_grpc::{Client, Code, Status, Streaming};
@@ -21,6 +21,13 @@ pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     /// Name of its socket.
     pub(crate) name: String,
+}
+
+impl Place {
+    /// Follows links to the folder now: so it is the same place by whatever path it was registered.
+    pub(crate) fn new(folder: &Path, name: String) -> Self {
+        Self { folder: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), name }
+    }
 }
 
 #[derive(Debug)]

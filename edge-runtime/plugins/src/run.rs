@@ -14,7 +14,9 @@ use crate::control::{Callers, accept, listen};
 /// The socket cannot be had.
 pub async fn run(socket: &Path) -> io::Result<()> {
     let listening = listen(socket)?;
-    let callers = Rc::new(Callers::new(listening.is_new_boot));
+    // Beside the socket, in memory: it is of this boot.
+    let registrations = socket.with_extension("registrations");
+    let callers = Rc::new(Callers::new(listening.is_new_boot, registrations));
     let work = async {
         tokio::select! {
             () = accept(&listening.listener, &callers) => {}

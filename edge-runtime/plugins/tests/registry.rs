@@ -66,7 +66,11 @@ fn plugin_that_is_not_taken_is_told_why() {
                 info("CSIPlugin", "nfs.csi.k8s.io", ""),
                 "RegisterPlugin error -- no handler registered for plugin type: CSIPlugin at socket",
             ),
-            ("name.sock", info("DevicePlugin", "c", ""), "invalid name of device plugin socket: c"),
+            (
+                "name.sock",
+                info("DevicePlugin", "c", ""),
+                "invalid name of device plugin socket: the ResourceName \"c\" is invalid",
+            ),
             ("out.sock", info("DevicePlugin", "a.b/c", "/run/docker.sock"), "is not below"),
         ] {
             let refused = plugin(&folder.join(name), list(&[]), registrar(info));

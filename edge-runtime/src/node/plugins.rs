@@ -25,6 +25,7 @@ use self::order::Start;
 use super::context::Context;
 use super::sources::News;
 use crate::helper::client::{Heard, Helper, Teller};
+use crate::helper::lines::line;
 use crate::helper::programs::PLUGINS as PROGRAM;
 
 /// Longest wait of changes of devices for their report in the Node object: more changes may follow.
@@ -42,7 +43,7 @@ pub(super) struct Plugins {
     starts: Vec<Start>,
     /// Resources whose allocation has been ordered, and not answered.
     ordered: Vec<String>,
-    answers: VecDeque<ToHelper>,
+    answers: VecDeque<Vec<u8>>,
     /// What the helper cannot do, as it has said last.
     refused: Vec<String>,
     /// Number of the last order.
@@ -79,9 +80,13 @@ impl Plugins {
     }
 
     /// Tells the helper; there must be room.
-    fn tell(&self, line: &ToHelper) {
+    fn tell(&self, message: &ToHelper) {
+        self.tell_line(line(message));
+    }
+
+    fn tell_line(&self, line: Vec<u8>) {
         if let (Some(running), Some(connection)) = (&self.running, self.connection) {
-            let told = running.teller.tell(connection, line);
+            let told = running.teller.tell_line(connection, line);
             debug_assert!(told, "there was room");
         }
     }
@@ -89,7 +94,7 @@ impl Plugins {
     fn tell_answers(&mut self) {
         while self.has_room() {
             let Some(answer) = self.answers.pop_front() else { return };
-            self.tell(&answer);
+            self.tell_line(answer);
         }
     }
 }
