@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use sampan_helper::Teller;
 use sampan_plugins_control::{Asked, FromHelper, Resources, Settings, VERSION};
 use sampan_sys::files::unless_missing;
 use sampan_sys::vec_map::VecMap;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::sleep;
 
@@ -35,7 +36,7 @@ pub(crate) struct Shared {
     /// File with registrations, for another helper.
     pub(crate) registrations: PathBuf,
     pub(crate) plugins: RefCell<Plugins<Connected, AbortHandle>>,
-    daemon: RefCell<Option<mpsc::Sender<Vec<u8>>>>,
+    daemon: RefCell<Option<Teller>>,
     connection: Cell<u64>,
     /// Orders of the daemon that are under way.
     pub(crate) orders: Cell<usize>,
@@ -79,7 +80,7 @@ impl Shared {
     // The daemon.
 
     /// A daemon is there: it is told everything.
-    pub(crate) fn daemon_came(self: &Rc<Self>, tell: mpsc::Sender<Vec<u8>>) {
+    pub(crate) fn daemon_came(self: &Rc<Self>, tell: Teller) {
         self.daemon.replace(Some(tell));
         self.connection.set(self.connection.get() + 1);
         // Their answers would come from the connection that has ended.
@@ -102,9 +103,7 @@ impl Shared {
 
     /// Sends a line. A daemon that does not read is disconnected.
     pub(crate) fn tell(&self, line: &FromHelper) {
-        let mut text = serde_json::to_vec(line).unwrap_or_default();
-        text.push(b'\n');
-        let is_told = self.daemon.borrow().as_ref().is_none_or(|daemon| daemon.try_send(text).is_ok());
+        let is_told = self.daemon.borrow().as_ref().is_none_or(|daemon| daemon.tell(line));
         if !is_told {
             self.daemon.take();
         }
@@ -159,6 +158,11 @@ impl Shared {
 
     /// Returns whether there was something, or is something that waits.
     fn tell_news_now(self: &Rc<Self>) -> bool {
+        // Plugins that list their devices all the time do not cost a slow daemon its connection: what waits here is only the
+        // last state.
+        if self.daemon.borrow().as_ref().is_some_and(|daemon| !daemon.has_room()) {
+            return true;
+        }
         let news = self.plugins.borrow_mut().news(Instant::now());
         let is_there = !news.is_empty();
         for (resource, what) in news {

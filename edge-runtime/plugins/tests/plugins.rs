@@ -303,6 +303,36 @@ fn refusals_that_alternate_are_told_once_a_second() {
 }
 
 #[test]
+fn slow_daemon_gets_the_last_lists() {
+    run(async {
+        let mut node = Node::start().await;
+        let (ids, mut plugins) = ((0..200).map(|id| format!("{id:0250}")).collect::<Vec<_>>(), Vec::new());
+        for number in 0..16 {
+            let (socket, resource) = (format!("{number}.sock"), format!("example.com/gpu-{number}"));
+            plugins.push(plugin(&node.root().join("device-plugins").join(&socket), list(&[]), empty()));
+            node.register("v1beta1", &socket, &resource).await.unwrap();
+            assert_eq!(node.news().await, devices(&resource, &[]));
+        }
+        // Lists of 50 kB, 80 a second, which the daemon does not read.
+        for round in 0..20 {
+            let all: Vec<_> = ids.iter().map(|id| (id.as_str(), round % 2 == 0)).collect();
+            plugins.iter().for_each(|plugin| plugin.lists(list(&all)));
+            sleep(Duration::from_millis(200)).await;
+        }
+        plugins.iter().for_each(|plugin| plugin.lists(list(&[("last", true)])));
+        let (mut last, mut bytes) = (0, 0);
+        while last < plugins.len() {
+            let line = node.news().await;
+            bytes += serde_json::to_vec(&line).unwrap().len();
+            let FromHelper::Devices { all, .. } = line else { panic!("{line:?}") };
+            last += usize::from(all.first().is_some_and(|device| device.id == "last"));
+        }
+        assert!(bytes < 8 << 20, "{bytes} bytes waited");
+        node.end().await;
+    });
+}
+
+#[test]
 fn socket_of_another_kubelet_is_left_alone() {
     run(async {
         let folder = tempfile::tempdir().unwrap();
