@@ -13,7 +13,8 @@ use crate::messages::registration::Options;
 /// Devices of all resources together: a node holds their names, and so does the daemon.
 const MAX_ALL_DEVICES: usize = 16 << 10;
 
-/// Between two lists of a resource for the daemon: each changes the Node object, and has pods look again.
+/// Between two lists of a resource for the daemon: each changes the Node object, and has pods look again. For as long a
+/// plugin that replaces another one has time to list its devices: the Node object does not change meanwhile.
 const EACH: Duration = Duration::from_secs(1);
 
 /// By resource. `C` is the connection to a plugin, `T` its task.
@@ -39,6 +40,7 @@ pub(crate) struct Registration {
 struct Plugin<C, T> {
     /// Number of the registration.
     number: u64,
+    since: Instant,
     registration: Registration,
     task: T,
     connection: Option<Rc<C>>,
@@ -85,7 +87,12 @@ impl<C, T> Plugins<C, T> {
 
     /// Replaces the plugin of a resource, and those at the same place: one that starts again under another resource is not
     /// there under the first any more. Returns resources and tasks of those before.
-    pub(crate) fn register(&mut self, registration: Registration, start: impl FnOnce(u64) -> T) -> Vec<(String, T)> {
+    pub(crate) fn register(
+        &mut self,
+        registration: Registration,
+        since: Instant,
+        start: impl FnOnce(u64) -> T,
+    ) -> Vec<(String, T)> {
         self.newest += 1;
         let number = self.newest;
         let is_before = |plugin: &Plugin<C, T>| {
@@ -100,7 +107,7 @@ impl<C, T> Plugins<C, T> {
             }
         }
         let (resource, task) = (registration.resource.clone(), start(number));
-        let plugin = Plugin { number, registration, task, connection: None, listed: None, is_news: false };
+        let plugin = Plugin { number, since, registration, task, connection: None, listed: None, is_news: false };
         self.plugins.insert(resource, plugin);
         replaced
     }
@@ -154,30 +161,38 @@ impl<C, T> Plugins<C, T> {
     pub(crate) fn news(&mut self, now: Instant) -> Vec<(String, News)> {
         let (plugins, known) = (&mut self.plugins, &mut self.told);
         let mut news = Vec::new();
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < EACH;
         for (resource, told) in known.iter_mut().filter(|(_, told)| told.is_listed) {
-            let is_gone = |plugin: &Plugin<C, T>| plugin.listed.is_none() || plugin.number != told.number;
+            let is_gone = |plugin: &Plugin<C, T>| {
+                plugin.listed.is_none() && (plugin.number == told.number || !is_recent(plugin.since))
+            };
             if plugins.get(resource).is_none_or(is_gone) {
                 told.is_listed = false;
                 news.push((resource.clone(), News::Gone));
             }
         }
-        let is_recent = |told: &Told| now.saturating_duration_since(told.at) < EACH;
         for (resource, plugin) in plugins.iter_mut().filter(|(_, plugin)| plugin.is_news) {
-            let Some(listed) = &plugin.listed else { continue };
-            if known.get(resource).is_some_and(is_recent) {
+            let (Some(listed), told) = (&plugin.listed, known.get(resource)) else { continue };
+            if told.is_some_and(|told| is_recent(told.at)) {
                 continue;
             }
+            // Orders to the plugin before have failed: their containers are to try again.
+            if told.is_some_and(|told| told.is_listed && told.number != plugin.number) {
+                news.push((resource.clone(), News::Gone));
+            }
             plugin.is_news = false;
-            known.insert(resource.clone(), Told { number: plugin.number, is_listed: true, at: now });
             news.push((resource.clone(), News::Devices(listed.clone())));
+            known.insert(resource.clone(), Told { number: plugin.number, is_listed: true, at: now });
         }
-        known.retain(|resource, told| told.is_listed || is_recent(told) || plugins.contains_key(resource));
+        known.retain(|resource, told| told.is_listed || is_recent(told.at) || plugins.contains_key(resource));
         news
     }
 
-    /// Whether devices wait until they may be told.
+    /// Whether something waits until it may be told.
     pub(crate) fn has_news(&self) -> bool {
-        self.plugins.values().any(|plugin| plugin.is_news)
+        self.plugins.iter().any(|(resource, plugin)| {
+            plugin.is_news || self.told.get(resource).is_some_and(|told| told.is_listed && told.number != plugin.number)
+        })
     }
 
     /// Another daemon knows nothing: everything that is listed is news, and at once.
@@ -236,7 +251,7 @@ mod tests {
     }
 
     fn registered(table: &mut Table, resource: &str) -> u64 {
-        table.register(at(resource, resource), |number| number);
+        table.register(at(resource, resource), Instant::now(), |number| number);
         let number = table.newest;
         table.connected(resource, number, Rc::new(()));
         number
@@ -250,23 +265,38 @@ mod tests {
         assert_eq!(table.listed("r", first, vec![device("a", true)]), Ok(true));
         assert_eq!(table.connection("r").map(|(number, _)| number), Some(first));
         assert_eq!(table.news(now), [("r".to_owned(), News::Devices(vec![device("a", true)]))]);
-        assert_eq!(table.register(at("r", "other"), |number| number), [("r".to_owned(), first)]);
+        assert_eq!(table.register(at("r", "other"), now, |number| number), [("r".to_owned(), first)]);
         let second = table.newest;
-        assert_eq!(table.news(now), [("r".to_owned(), News::Gone)]);
         assert_eq!(table.listed("r", first, vec![device("a", true)]), Ok(false), "of the one before");
         assert!(!table.gone("r", first) && table.remove("r", first).is_none());
-        assert!(table.news(now).is_empty());
-        // The same devices as before are news, because they were gone.
-        assert_eq!(table.listed("r", second, vec![device("a", true)]), Ok(true));
-        let devices = || ("r".to_owned(), News::Devices(vec![device("a", true)]));
-        assert_eq!(table.news(now + EACH), [devices()]);
-        // Also if the plugin is that quick: orders of the one before have failed.
-        table.register(at("r", "r"), |number| number);
-        let second = table.newest;
-        assert_eq!(table.listed("r", second, vec![device("a", true)]), Ok(true));
-        assert_eq!(table.news(now + EACH * 2), [("r".to_owned(), News::Gone), devices()]);
+        assert_eq!(table.listed("r", second, vec![device("b", true)]), Ok(true));
+        assert!(!table.gone("r", first), "its stream ends later");
+        assert_eq!(table.connection("r"), None, "it is not connected");
+        assert_eq!(
+            table.news(now + EACH),
+            [("r".to_owned(), News::Gone), ("r".to_owned(), News::Devices(vec![device("b", true)]))]
+        );
         assert_eq!(table.remove("r", second), Some(second));
-        assert_eq!(table.news(now + EACH * 2), [("r".to_owned(), News::Gone)]);
+        assert_eq!(table.news(now + EACH), [("r".to_owned(), News::Gone)]);
+    }
+
+    #[test]
+    fn plugin_that_replaces_another_one_has_a_second() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        let first = registered(&mut table, "r");
+        assert_eq!(table.listed("r", first, vec![device("a", true)]), Ok(true));
+        assert_eq!(table.news(now).len(), 1);
+        table.register(at("r", "other"), now + EACH * 2, |number| number);
+        assert!(table.news(now + EACH * 2).is_empty() && table.has_news());
+        // The same devices are told again, because orders to the one before have failed.
+        assert_eq!(table.listed("r", table.newest, vec![device("a", true)]), Ok(true));
+        let devices = ("r".to_owned(), News::Devices(vec![device("a", true)]));
+        assert_eq!(table.news(now + EACH * 2), [("r".to_owned(), News::Gone), devices]);
+        assert!(!table.has_news());
+        table.register(at("r", "r"), now + EACH * 4, |number| number);
+        assert!(table.news(now + EACH * 4).is_empty() && table.has_news());
+        assert_eq!(table.news(now + EACH * 5), [("r".to_owned(), News::Gone)], "it lists nothing");
+        assert!(!table.has_news());
     }
 
     #[test]
@@ -276,7 +306,7 @@ mod tests {
         assert_eq!(table.listed("first", first, vec![device("a", true)]), Ok(true));
         assert_eq!(table.listed("other", other, vec![device("b", true)]), Ok(true));
         assert_eq!(table.news(now).len(), 2);
-        assert_eq!(table.register(at("second", "first"), |number| number), [("first".to_owned(), first)]);
+        assert_eq!(table.register(at("second", "first"), now, |number| number), [("first".to_owned(), first)]);
         assert!(table.connection("first").is_none(), "its device would be given under both names");
         assert_eq!(table.news(now), [("first".to_owned(), News::Gone)]);
         assert_eq!(table.listed("first", first, vec![device("a", true)]), Ok(false));
@@ -285,7 +315,7 @@ mod tests {
         assert_eq!(kept, [("other", "other"), ("second", "first")]);
         let mut found = at("other", "other");
         found.is_kept = false;
-        table.register(found, |number| number);
+        table.register(found, now, |number| number);
         assert_eq!(table.kept().count(), 1, "its folder shows it");
     }
 

@@ -47,7 +47,8 @@ pub(crate) async fn register(shared: &Rc<Shared>, registration: Registration) ->
 /// registration.
 pub(super) fn follow(shared: &Rc<Shared>, registration: Registration, first: Option<Connected>) -> u64 {
     let (own, mut registered) = (registration.resource.clone(), 0);
-    let replaced = shared.plugins.borrow_mut().register(registration.clone(), |number| {
+    let now = std::time::Instant::now();
+    let replaced = shared.plugins.borrow_mut().register(registration.clone(), now, |number| {
         registered = number;
         let following = Following { shared: Rc::clone(shared), registration, number };
         // It does not run before this is done: all is on one thread.
