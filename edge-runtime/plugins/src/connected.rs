@@ -10,8 +10,9 @@ use crate::folder::{self, Opened};
 use crate::messages::device_plugin::{LIST_AND_WATCH, OPTIONS};
 use crate::messages::registration::Options;
 
-/// Timeout for the options: a registration waits for them, and a call at our server ends after ten seconds.
-const DEADLINE: Duration = Duration::from_secs(8);
+/// Timeout for the options: a registration waits for them and for the socket, and a call at our server ends after ten
+/// seconds.
+const DEADLINE: Duration = Duration::from_secs(6);
 /// Timeout for the first list of devices. The kubelet has none: a plugin may look for its hardware first.
 const FIRST_LIST: Duration = Duration::from_secs(3_600);
 

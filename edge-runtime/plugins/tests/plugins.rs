@@ -119,6 +119,22 @@ fn plugin_with_another_resource_is_not_there_under_the_first() {
 }
 
 #[test]
+fn plugin_may_register_before_it_serves() {
+    run(async {
+        let mut node = Node::start().await;
+        let socket = node.root().join("device-plugins/late.sock");
+        let late = async {
+            sleep(Duration::from_millis(500)).await;
+            plugin(&socket, list(&[("a", true)]), empty())
+        };
+        let (registered, _plugin) = tokio::join!(node.register("v1beta1", "late.sock", RESOURCE), late);
+        registered.unwrap();
+        assert_eq!(node.news().await, devices(RESOURCE, &[("a", true)]));
+        node.end().await;
+    });
+}
+
+#[test]
 fn plugin_that_registers_once_is_followed_by_another_helper() {
     run(async {
         let mut node = Node::start().await;

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::os::unix::net::UnixListener;
+
 use sampan_grpc::Status;
 use support::*;
 use tokio::time::sleep;
@@ -48,6 +50,23 @@ fn device_plugin_is_found_by_its_socket_and_gone_with_it() {
         assert_eq!(notified(&found).await, [0x08, 1]);
         std::fs::remove_file(&socket).unwrap();
         assert_eq!(node.news().await, gone("a.b/c"));
+        node.end().await;
+    });
+}
+
+#[test]
+fn socket_from_before_the_boot_is_removed() {
+    run(async {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("kubelet/plugins_registry");
+        std::fs::create_dir_all(&folder).unwrap();
+        drop(UnixListener::bind(folder.join("old-reg.sock")).unwrap());
+        let _alive = UnixListener::bind(folder.join("alive.sock")).unwrap();
+        let mut node = Node::with(root, true).await;
+        while folder.join("old-reg.sock").exists() {
+            sleep(MOMENT).await;
+        }
+        assert!(folder.join("alive.sock").exists());
         node.end().await;
     });
 }

@@ -69,7 +69,7 @@ impl Callers {
             let shared = Rc::new(Shared::new(settings.clone(), self.registrations.clone()));
             if settings.device_plugins {
                 device_plugins::start(&shared, self.is_new_boot);
-                registry::start(&shared);
+                registry::start(&shared, self.is_new_boot);
             }
             if settings.pod_resources {
                 pod_resources::start(&shared);

@@ -14,6 +14,10 @@ use crate::messages::device_plugin::devices;
 use crate::plugins::Registration;
 use crate::shared::Shared;
 
+/// Time for a plugin to serve after it has registered: some register first. The kubelet waits for the socket as well.
+const SERVES: Duration = Duration::from_secs(3);
+/// Between two attempts meanwhile.
+const MOMENT: Duration = Duration::from_millis(50);
 /// Until a plugin is called again; doubled each time.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(60);
@@ -32,9 +36,16 @@ const BREATH: Duration = Duration::from_millis(20);
 pub(crate) async fn register(shared: &Rc<Shared>, registration: Registration) -> Result<u64, String> {
     let Registration { resource, place, options, .. } = &registration;
     shared.plugins.borrow().admits(resource)?;
-    let connected = Connected::new(place, *options)
-        .await
-        .map_err(|status| format!("failed to connect to the plugin of {resource}: {}", text(&status)))?;
+    let since = Instant::now();
+    let connected = loop {
+        match Connected::new(place, *options).await {
+            Ok(connected) => break connected,
+            Err(status) if status.code == Code::Unavailable && since.elapsed() < SERVES => sleep(MOMENT).await,
+            Err(status) => {
+                return Err(format!("failed to connect to the plugin of {resource}: {}", text(&status)));
+            }
+        }
+    };
     // Others may have registered meanwhile.
     shared.plugins.borrow().admits(resource)?;
     log::info!("the plugin of {resource} has registered");

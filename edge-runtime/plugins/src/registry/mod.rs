@@ -40,9 +40,15 @@ struct Plugin {
     registered: Rc<RefCell<Option<Registered>>>,
 }
 
-/// Follows the folder for as long as the process is.
-pub(crate) fn start(shared: &Rc<Shared>) {
-    spawn_local(follow(Rc::clone(shared), shared.settings.root.join("plugins_registry")));
+/// Follows the folder for as long as the process is. `is_new_boot`: sockets in it are from before the start of the machine.
+pub(crate) fn start(shared: &Rc<Shared>, is_new_boot: bool) {
+    let (shared, folder) = (Rc::clone(shared), shared.settings.root.join("plugins_registry"));
+    spawn_local(async move {
+        if is_new_boot {
+            folder::remove_stale(&folder, "").await;
+        }
+        follow(shared, folder).await;
+    });
 }
 
 async fn follow(shared: Rc<Shared>, folder: PathBuf) {
