@@ -232,6 +232,7 @@ pub(crate) mod tests {
         }
         let edits = merge(vec![source("a", all.clone())]).expect("as long as they may be");
         let ids = vec!["\"".repeat(MAX_ID); MAX_DEVICES];
+        let edits = serde_json::to_value(edits).expect("JSON");
         let line = FromHelper::Allocated { id: u64::MAX, ids, pre_start: false, edits };
         assert!(serde_json::to_vec(&line).expect("JSON").len() < MAX_LINE);
         let one_more = Edits { env: vec![pair("B", "")], ..Edits::default() };

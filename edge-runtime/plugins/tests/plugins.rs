@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use sampan_grpc::{Code, Status};
-use sampan_plugins_control::{FromHelper, ToHelper};
+use sampan_plugins_control::{Edits, FromHelper, ToHelper};
 use support::*;
 use tokio::time::sleep;
 
@@ -48,6 +48,7 @@ fn devices_are_listed_allocated_and_gone_with_their_plugin() {
             panic!("not allocated")
         };
         assert_eq!((id, ids, pre_start), (7, vec!["b".to_owned()], true));
+        let edits: Edits = serde_json::from_value(edits).unwrap();
         let env: Vec<_> = edits.env.iter().map(|pair| (pair.name.as_str(), pair.value.as_str())).collect();
         assert_eq!(env, [("GPU", "b"), ("CDI", "yes")]);
         assert_eq!(first.messages("Allocate"), [bytes(1, &bytes(1, b"b"))]);

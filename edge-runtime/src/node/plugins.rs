@@ -27,9 +27,12 @@ use super::sources::News;
 use crate::helper::client::{Heard, Helper, Teller};
 use crate::helper::lines::line;
 use crate::helper::programs::PLUGINS as PROGRAM;
+use crate::pod::clock::Mono;
 
 /// Longest wait of changes of devices for their report in the Node object: more changes may follow.
 const SOON: Duration = Duration::from_millis(200);
+/// Between two reports for changes of devices: a device may come and go all the time. The regular ones are as far apart.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers to clients of podresources that wait for room; the helper asks for fewer at a time.
 const ANSWERS: usize = 32;
@@ -41,8 +44,9 @@ pub(super) struct Plugins {
     connection: Option<u64>,
     /// Containers whose start waits for the helper.
     starts: Vec<Start>,
-    /// Resources whose allocation has been ordered, and not answered.
-    ordered: Vec<String>,
+    /// Orders of allocations that have not been answered, and their resources. Those that nobody waits for any more count,
+    /// too: the plugin is at work.
+    ordered: Vec<(u64, String)>,
     answers: VecDeque<Vec<u8>>,
     /// What the helper cannot do, as it has said last.
     refused: Vec<String>,
@@ -50,6 +54,8 @@ pub(super) struct Plugins {
     last: u64,
     /// Starts may go on.
     changed: bool,
+    /// When a change of devices is reported at once again.
+    next_report: Option<Mono>,
 }
 
 struct Running {
