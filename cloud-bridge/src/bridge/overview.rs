@@ -7,6 +7,7 @@ mod docs_tests;
 use std::fmt::Write;
 use std::time::SystemTime;
 
+use apimachinery::meta::rfc3339;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +101,7 @@ fn view(node: &Node) -> NodeView {
 }
 
 fn time(at: SystemTime) -> Option<String> {
-    Timestamp::try_from(at).ok().map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    Timestamp::try_from(at).ok().map(rfc3339)
 }
 
 /// The same as metrics. Names of nodes are DNS names: nothing in them needs escaping.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context, bail};
+use apimachinery::meta::rfc3339;
 use clap::Args;
 use serde_json::json;
 
@@ -79,7 +80,7 @@ pub(super) async fn run(options: Create) -> anyhow::Result<()> {
                 invitation.write(&path).with_context(|| path.display().to_string())?;
                 format!("{}: for the boot partition, as edge-runtime.join, within {}\n", path.display(), words(life))
             }
-            (None, Some(form)) => document(&invitation, &token.name(), &token::shown(now + life), form)?,
+            (None, Some(form)) => document(&invitation, &token.name(), &rfc3339(now + life), form)?,
             (None, None) if is_list => format!("{node} {}\n", invitation.text()),
             (None, None) => with_command(&invitation, life, options.qr)?,
         };
