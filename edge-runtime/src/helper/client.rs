@@ -91,7 +91,8 @@ impl Teller {
         self.tell_line(connection, lines::line(line))
     }
 
-    fn tell_line(&self, connection: u64, line: Vec<u8>) -> bool {
+    /// Sends a line that has its end, as [`Teller::tell`] does.
+    pub fn tell_line(&self, connection: u64, line: Vec<u8>) -> bool {
         if line.len() > self.program.max_line {
             // The helper would end the connection, and again every one after it.
             log::error!("{} is not told a line of {} bytes", self.program.called, line.len());

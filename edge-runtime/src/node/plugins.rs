@@ -25,6 +25,7 @@ use self::order::Start;
 use super::context::Context;
 use super::sources::News;
 use crate::helper::client::{Helper, Teller};
+use crate::helper::lines::line;
 use crate::helper::programs::PLUGINS as PROGRAM;
 use crate::pod::clock::Mono;
 
@@ -46,7 +47,7 @@ pub(super) struct Plugins {
     /// Orders of allocations that have not been answered, and their resources. Those that nobody waits for any more count,
     /// too: the plugin is at work.
     ordered: Vec<(u64, String)>,
-    answers: VecDeque<ToHelper>,
+    answers: VecDeque<Vec<u8>>,
     /// What the helper cannot do, as it has said last.
     refused: Vec<String>,
     /// Number of the last order.
@@ -80,9 +81,13 @@ impl Plugins {
     }
 
     /// Tells the helper; there must be room.
-    fn tell(&self, line: &ToHelper) {
+    fn tell(&self, message: &ToHelper) {
+        self.tell_line(line(message));
+    }
+
+    fn tell_line(&self, line: Vec<u8>) {
         if let (Some(running), Some(connection)) = (&self.running, self.connection) {
-            let told = running.teller.tell(connection, line);
+            let told = running.teller.tell_line(connection, line);
             debug_assert!(told, "there was room");
         }
     }
@@ -90,7 +95,7 @@ impl Plugins {
     fn tell_answers(&mut self) {
         while self.has_room() {
             let Some(answer) = self.answers.pop_front() else { return };
-            self.tell(&answer);
+            self.tell_line(answer);
         }
     }
 }

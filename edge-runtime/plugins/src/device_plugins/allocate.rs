@@ -70,7 +70,8 @@ async fn call(
     drop(client);
     let wrong = |why: String| Failure::Wrong(format!("the plugin of {resource}: {why}"));
     let allocated = Allocated::read(&answer).map_err(wrong)?;
-    let devices = cdi::resolve(&shared.settings.cdi_folders, &allocated.cdi).map_err(Failure::Wrong)?;
+    let names = allocated.cdi_devices().map_err(wrong)?;
+    let devices = cdi::resolve(&shared.settings.cdi_folders, &names).map_err(Failure::Wrong)?;
     let mut sources = vec![edits::of_plugin(resource, allocated)];
     sources.extend(devices);
     Ok((ids, edits::merge(sources).map_err(Failure::Wrong)?))

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{ANSWERS, PAUSE, SOON, resources};
 use crate::helper::client::Heard;
+use crate::helper::lines::line;
 use crate::node::Node;
 use crate::pod::event::{PodEvent, WAITING_FOR_DEVICE};
 use crate::store::StoreError;
@@ -115,10 +116,10 @@ impl Node {
         }
         let containers = &self.launch.containers;
         let resources = resources::of(what, &self.cx.pods, &containers.plugins.kept, &containers.cpus);
-        let mut answer = ToHelper::Resources { id, resources };
-        if serde_json::to_vec(&answer).is_ok_and(|line| line.len() > MAX_LINE) {
+        let mut answer = line(&ToHelper::Resources { id, resources });
+        if answer.len() > MAX_LINE {
             let resources = Resources::Refused(format!("the answer is longer than {MAX_LINE} bytes"));
-            answer = ToHelper::Resources { id, resources };
+            answer = line(&ToHelper::Resources { id, resources });
         }
         self.plugins.answers.push_back(answer);
     }
