@@ -29,8 +29,8 @@ fn with_token() -> Bench {
     let helper = Helper::new(&PROGRAM, &bench.node.cx.paths, ToHelper::Ping {});
     let (teller, work) = helper.keep(|_: Heard<FromHelper>| async {});
     let requests = Rc::new(Requests::new(link));
-    bench.node.local_api.running =
-        Some(Running { teller, requests, moving: None, _task: bench.node.cx.tasks.spawn(work) });
+    let task = bench.node.cx.tasks.spawn(work);
+    bench.node.local_api.running = Some(Running { teller, requests, moving: None, _addresses: None, _task: task });
     bench.node.tokens.want(&bench.node.cx, "u", &pod);
     assert!(bench.node.tokens.renew(&bench.node.cx));
     let time = |hour: u32| format!("2026-01-01T{hour:02}:00:00Z");
