@@ -76,7 +76,7 @@ impl Shared {
         self.start.elapsed()
     }
 
-    /// Waits for the turn of a request of this pod. Returns `false` if its pods ask too often.
+    /// Waits for the turn of a request of this pod. Returns `false` if pods ask too often.
     pub(crate) async fn turn(&self, who: &Who) -> bool {
         let wait = rate::turn(&who.rate, &self.rate, self.now());
         if wait != Some(Duration::ZERO) {
