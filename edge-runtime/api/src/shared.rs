@@ -14,7 +14,8 @@ use crate::cache::{Cache, Room, WRITES};
 use crate::counters::Counters;
 use crate::guests::Guests;
 use crate::link::Link;
-use crate::pods::Pods;
+use crate::pods::{Pods, Who};
+use crate::rate::{self, PATIENCE, Rate};
 use crate::relay::Relay;
 
 /// How long a request waits for a link that was lost a moment ago.
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) cache: RefCell<Cache>,
     pub(crate) copies: Room,
     pub(crate) guests: RefCell<Guests>,
+    rate: Rate,
     link: RefCell<Link>,
     /// The link is up, or down.
     changed: Notify,
@@ -58,6 +60,7 @@ impl Shared {
             cache: RefCell::new(cache),
             copies: Room::default(),
             guests: RefCell::default(),
+            rate: Rate::of_node(),
             link: RefCell::new(Link { is_up: false, since_ms: now_ms(), relay: None, down_at: start }),
             changed: Notify::new(),
             daemon: RefCell::default(),
@@ -72,6 +75,15 @@ impl Shared {
     /// Time since the start.
     pub(crate) fn now(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    /// Waits for the turn of a request of this pod. Returns `false` if pods ask too often.
+    pub(crate) async fn turn(&self, who: &Who) -> bool {
+        let wait = rate::turn(&who.rate, &self.rate, self.now());
+        if wait != Some(Duration::ZERO) {
+            sleep(wait.unwrap_or(PATIENCE)).await;
+        }
+        wait.is_some()
     }
 
     // The daemon.

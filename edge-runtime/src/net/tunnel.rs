@@ -73,8 +73,9 @@ impl Tunnel {
                         continue;
                     }
                     Some(407) if self.login.is_none() => "it wants a login (407): set proxy.user-file".to_owned(),
-                    Some(407) => {
-                        "it refuses the login of proxy.user-file, or wants one other than Basic (407)".to_owned()
+                    // tinyproxy answers a wrong password as a server does.
+                    Some(401 | 407) if self.login.is_some() => {
+                        "it refuses the login of proxy.user-file, or wants one other than Basic (401, 407)".to_owned()
                     }
                     _ => format!("it answered CONNECT {} with {}", self.target, self.first_line(answers)),
                 },
@@ -172,6 +173,8 @@ mod tests {
         for (login, answer, why) in [
             (None, "HTTP/1.1 407 Who\r\n\r\n<html>", "set proxy.user-file"),
             (Some("a:b"), "HTTP/1.1 407 Who\r\n\r\n", "refuses the login of proxy.user-file"),
+            (Some("a:b"), "HTTP/1.0 401 Unauthorized\r\n\r\n", "refuses the login of proxy.user-file"),
+            (None, "HTTP/1.0 401 Unauthorized\r\n\r\n", "with HTTP/1.0 401 Unauthorized"),
             (None, "HTTP/1.1 403 Filtered\r\n\r\nno", "CONNECT bridge.example:7443 with HTTP/1.1 403 Filtered"),
             (None, "HTTP/1.1 101 Switching Protocols\r\n\r\n", "101 Switching"),
             (None, "HTTP/1.1 302 Found\r\nLocation: http://log.in/\r\n\r\n", "with HTTP/1.1 302 Found"),

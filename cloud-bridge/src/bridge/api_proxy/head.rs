@@ -78,6 +78,11 @@ impl Refusal {
         Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
     }
 
+    /// The body of the request does not come.
+    pub(super) fn slow_body() -> Self {
+        Self::new(408, "Timeout", "the body of the request took too long")
+    }
+
     pub(in crate::bridge) fn busy(why: &str) -> Self {
         Self { retry_after: Some(1), ..Self::new(429, "TooManyRequests", why) }
     }

@@ -32,8 +32,8 @@ fn with_token() -> Bench {
     let news = bench.node.cx.senders.news.clone();
     let (teller, work) = helper.keep(news, |event| Ok(News::LocalApi(event.read()?)));
     let requests = Rc::new(Requests::new(link));
-    bench.node.local_api.running =
-        Some(Running { teller, requests, moving: None, _task: bench.node.cx.tasks.spawn(work) });
+    let task = bench.node.cx.tasks.spawn(work);
+    bench.node.local_api.running = Some(Running { teller, requests, moving: None, _addresses: None, _task: task });
     bench.node.tokens.want(&bench.node.cx, "u", &pod);
     assert!(bench.node.tokens.renew(&bench.node.cx));
     let time = |hour: u32| format!("2026-01-01T{hour:02}:00:00Z");
