@@ -85,8 +85,9 @@ impl Node {
         self.launch.containers.plugins.kept.retain(&stays);
     }
 
-    /// Has the Node object show devices that have come, gone or changed, of this resource or of all, and pods look again that wait
-    /// for them or show their health. The first of many changes is reported soon, and the others with the regular report.
+    /// Has the Node object show devices that have come, gone or changed, of this resource or of all, and pods look again that
+    /// wait for them or show their health. The first of many changes is reported soon, and the others with the regular
+    /// report.
     fn devices_changed(&mut self, resource: Option<&str>) {
         let now = self.cx.mono();
         if self.plugins.next_report.is_none_or(|at| at <= now) {
