@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sampan_api_control::{FromHelper, Settings, ToHelper};
-use tokio::sync::{Notify, mpsc};
+use sampan_helper::Teller;
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -34,7 +35,7 @@ pub(crate) struct Shared {
     link: RefCell<Link>,
     /// The link is up, or down.
     changed: Notify,
-    daemon: RefCell<Option<mpsc::Sender<Vec<u8>>>>,
+    daemon: RefCell<Option<Teller>>,
     refused: RefCell<Vec<String>>,
     counters: RefCell<Counters>,
     counted: RefCell<Counters>,
@@ -88,7 +89,7 @@ impl Shared {
     // The daemon.
 
     /// A daemon is there, and begins to name all pods.
-    pub(crate) fn daemon_came(self: &Rc<Self>, tell: mpsc::Sender<Vec<u8>>) {
+    pub(crate) fn daemon_came(self: &Rc<Self>, tell: Teller) {
         self.daemon.replace(Some(tell));
         self.pods.borrow_mut().begin();
         self.tell(&FromHelper::Hello { version: sampan_api_control::VERSION });
@@ -121,9 +122,7 @@ impl Shared {
 
     /// Sends a line. A daemon that does not read is disconnected.
     pub(crate) fn tell(&self, line: &FromHelper) {
-        let mut text = serde_json::to_vec(line).unwrap_or_default();
-        text.push(b'\n');
-        let is_told = self.daemon.borrow().as_ref().is_none_or(|daemon| daemon.try_send(text).is_ok());
+        let is_told = self.daemon.borrow().as_ref().is_none_or(|daemon| daemon.tell(line));
         if !is_told {
             self.daemon.take();
         }

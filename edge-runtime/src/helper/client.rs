@@ -80,7 +80,8 @@ impl<T: Serialize> Teller<T> {
 }
 
 impl<T> Teller<T> {
-    fn tell_line(&self, connection: u64, line: Vec<u8>) -> bool {
+    /// Sends a line that has its end, as [`Teller::tell`] does.
+    pub fn tell_line(&self, connection: u64, line: Vec<u8>) -> bool {
         if line.len() > self.program.max_line {
             // The helper would end the connection, and again every one after it.
             log::error!("{} is not told a line of {} bytes", self.program.called, line.len());

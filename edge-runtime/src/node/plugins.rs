@@ -25,10 +25,14 @@ use self::order::Start;
 use super::context::Context;
 use super::sources::News;
 use crate::helper::client::{Heard, Helper, Teller};
+use crate::helper::lines::line;
 use crate::helper::programs::PLUGINS as PROGRAM;
+use crate::pod::clock::Mono;
 
 /// Longest wait of changes of devices for their report in the Node object: more changes may follow.
 const SOON: Duration = Duration::from_millis(200);
+/// Between two reports for changes of devices: a device may come and go all the time. The regular ones are as far apart.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers to clients of podresources that wait for room; the helper asks for fewer at a time.
 const ANSWERS: usize = 32;
@@ -40,15 +44,18 @@ pub(super) struct Plugins {
     connection: Option<u64>,
     /// Containers whose start waits for the helper.
     starts: Vec<Start>,
-    /// Resources whose allocation has been ordered, and not answered.
-    ordered: Vec<String>,
-    answers: VecDeque<ToHelper>,
+    /// Orders of allocations that have not been answered, and their resources. Those that nobody waits for any more count,
+    /// too: the plugin is at work.
+    ordered: Vec<(u64, String)>,
+    answers: VecDeque<Vec<u8>>,
     /// What the helper cannot do, as it has said last.
     refused: Vec<String>,
     /// Number of the last order.
     last: u64,
     /// Starts may go on.
     changed: bool,
+    /// When a change of devices is reported at once again.
+    next_report: Option<Mono>,
 }
 
 struct Running {
@@ -79,9 +86,13 @@ impl Plugins {
     }
 
     /// Tells the helper; there must be room.
-    fn tell(&self, line: &ToHelper) {
+    fn tell(&self, message: &ToHelper) {
+        self.tell_line(line(message));
+    }
+
+    fn tell_line(&self, line: Vec<u8>) {
         if let (Some(running), Some(connection)) = (&self.running, self.connection) {
-            let told = running.teller.tell(connection, line);
+            let told = running.teller.tell_line(connection, line);
             debug_assert!(told, "there was room");
         }
     }
@@ -89,7 +100,7 @@ impl Plugins {
     fn tell_answers(&mut self) {
         while self.has_room() {
             let Some(answer) = self.answers.pop_front() else { return };
-            self.tell(&answer);
+            self.tell_line(answer);
         }
     }
 }

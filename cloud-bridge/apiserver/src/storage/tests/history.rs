@@ -3,6 +3,21 @@
 use super::*;
 use crate::storage::history::CHANGES;
 
+/// Reads all things as they were at `rev`, this many bytes at a time: the number of pages, and the names.
+fn pages_of(store: &Store, rev: u64, bytes: usize) -> (usize, Vec<String>) {
+    let most = Most { items: 1000, bytes };
+    let (mut after, mut pages, mut seen) = (None, 0, Vec::new());
+    loop {
+        let page = store.list_at("things", None, rev, after.as_ref(), most, &|_| true).unwrap();
+        seen.extend(page.items.iter().map(|one| one.key.name.clone()));
+        pages += 1;
+        after = page.next;
+        if after.is_none() {
+            return (pages, seen);
+        }
+    }
+}
+
 #[test]
 fn history_gives_each_state_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -165,17 +180,7 @@ fn bodies_of_objects_made_since_count_for_a_page_of_the_past() {
         store.write("things", object(&format!("b{at:02}"), &large), None, None).unwrap();
     }
     store.write("things", object("c", "1"), None, None).unwrap();
-    let most = Most { items: 1000, bytes: 16 << 10 };
-    let (mut after, mut pages, mut seen) = (None, 0, Vec::new());
-    loop {
-        let page = store.list_at("things", None, rev, after.as_ref(), most, &|_| true).unwrap();
-        seen.extend(page.items.iter().map(|one| one.key.name.clone()));
-        pages += 1;
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
+    let (pages, seen) = pages_of(&store, rev, 16 << 10);
     assert_eq!(seen, ["a"], "the past");
     assert!((5..=8).contains(&pages), "a page reads four or five of them: {pages}");
 }
@@ -195,17 +200,7 @@ fn page_of_the_past_walks_over_a_limited_number_of_changes() {
     store.write("things", object("c", "1"), None, None).unwrap();
     let rev = store.revision();
     store.write("others", object("a", "1"), None, None).unwrap();
-    let most = Most { items: 1000, bytes: 2 << 10 };
-    let (mut after, mut pages, mut seen) = (None, 0, Vec::new());
-    loop {
-        let page = store.list_at("things", None, rev, after.as_ref(), most, &|_| true).unwrap();
-        seen.extend(page.items.iter().map(|one| one.key.name.clone()));
-        pages += 1;
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
+    let (pages, seen) = pages_of(&store, rev, 2 << 10);
     assert_eq!(seen, ["a", "c"], "each once");
     assert!((4..=8).contains(&pages), "about sixty changes a page: {pages}");
 }
