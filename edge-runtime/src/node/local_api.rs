@@ -21,14 +21,14 @@ use std::rc::Rc;
 
 use async_executor::Task;
 use edge_protocol::stream::{EDGE_STREAMS, StreamEvent};
-use sampan_api_control::{FromHelper, Pod, Settings, ToHelper, VERSION};
+use sampan_api_control::{Pod, Settings, ToHelper, VERSION};
 use serde_json::Value;
 
 use self::requests::Requests;
 use super::context::Context;
 use super::sources::News;
 use super::tokens::Tokens;
-use crate::helper::client::{Heard, Helper, Teller};
+use crate::helper::client::{Helper, Teller};
 use crate::helper::programs::API as PROGRAM;
 use crate::launch::Launch;
 use crate::pod::local_api::PORT;
@@ -47,7 +47,7 @@ pub(super) struct LocalApi {
 }
 
 struct Running {
-    teller: Teller<ToHelper>,
+    teller: Teller,
     requests: Rc<Requests>,
     /// Moves requests while a helper is connected.
     moving: Option<Task<()>>,
@@ -102,13 +102,8 @@ impl LocalApi {
             secrets_in_memory: cx.config.security.secrets_in_memory,
         };
         let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };
-        let helper = Helper::new(&PROGRAM, &cx.paths, greeting);
-        let news = cx.senders.news.clone();
-        let (teller, work) = helper.keep(move |heard: Heard<FromHelper>| {
-            let news = news.clone();
-            // The loop is gone only when the process ends.
-            async move { drop(news.send(News::LocalApi(heard)).await) }
-        });
+        let helper = Helper::new(&PROGRAM, &cx.paths, &greeting);
+        let (teller, work) = helper.keep(cx.senders.news.clone(), |event| Ok(News::LocalApi(event.read()?)));
         let requests = Rc::new(Requests::new(link));
         let task = cx.tasks.spawn(work);
         self.running = Some(Running { teller, requests, moving: None, _addresses: addresses, _task: task });

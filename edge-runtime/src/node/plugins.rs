@@ -19,12 +19,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use async_executor::Task;
-use sampan_plugins_control::{FromHelper, ToHelper, VERSION};
+use sampan_plugins_control::{ToHelper, VERSION};
 
 use self::order::Start;
 use super::context::Context;
 use super::sources::News;
-use crate::helper::client::{Heard, Helper, Teller};
+use crate::helper::client::{Helper, Teller};
 use crate::helper::lines::line;
 use crate::helper::programs::PLUGINS as PROGRAM;
 use crate::pod::clock::Mono;
@@ -59,7 +59,7 @@ pub(super) struct Plugins {
 }
 
 struct Running {
-    teller: Teller<ToHelper>,
+    teller: Teller,
     _task: Task<()>,
 }
 
@@ -71,13 +71,8 @@ impl Plugins {
         }
         let settings = cx.config.plugins.settings(&cx.config.devices);
         let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };
-        let helper = Helper::new(&PROGRAM, &cx.paths, greeting);
-        let news = cx.senders.news.clone();
-        let (teller, work) = helper.keep(move |heard: Heard<FromHelper>| {
-            let news = news.clone();
-            // The loop is gone only when the process ends.
-            async move { drop(news.send(News::Plugins(heard)).await) }
-        });
+        let helper = Helper::new(&PROGRAM, &cx.paths, &greeting);
+        let (teller, work) = helper.keep(cx.senders.news.clone(), |event| Ok(News::Plugins(event.read()?)));
         self.running = Some(Running { teller, _task: cx.tasks.spawn(work) });
     }
 

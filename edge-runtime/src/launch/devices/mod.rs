@@ -8,7 +8,7 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `plugins` | resources of plugins, and what a container or pod gets of them |
+//! | `plugins` | resources of plugins, and in `next` what a container or pod gets of them |
 //! | `kept` | which devices containers have, on the disk |
 //! | `shortage` | why there are none, in the kubelet's words |
 

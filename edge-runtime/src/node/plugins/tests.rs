@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Pod;
-use sampan_plugins_control::{Asked, Assigned, Device, Edits, Resources};
+use sampan_plugins_control::{Asked, Assigned, Device, Edits, FromHelper, Resources};
 use serde_json::json;
 
 use super::*;
+use crate::helper::client::Heard;
 use crate::launch::devices::plugins::{Plugins as Resource, is_early};
 use crate::node::bench::{Bench, running};
 use crate::node::containers::ContainerRef;
@@ -24,7 +25,9 @@ fn bench() -> Bench {
     let cx = &bench.node.cx;
     let settings = cx.config.plugins.settings(&cx.config.devices);
     let greeting = ToHelper::Daemon { version: VERSION, node: "n".to_owned(), settings };
-    let (teller, work) = Helper::new(&PROGRAM, &cx.paths, greeting).keep(|_: Heard<FromHelper>| async {});
+    let news = cx.senders.news.clone();
+    let (teller, work) =
+        Helper::new(&PROGRAM, &cx.paths, &greeting).keep(news, |event| Ok(News::Plugins(event.read()?)));
     let task = cx.tasks.spawn(work);
     bench.node.plugins.running = Some(Running { teller, _task: task });
     bench.node.take_plugins(Heard::Up(1)).unwrap();

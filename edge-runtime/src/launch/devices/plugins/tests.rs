@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::launch::devices::kept::Allocation;
-use crate::pod::record::{ContainerKind, ContainerRecord, ContainerState};
+use crate::launch::devices::shortage::Shortage;
+use crate::pod::record::{ContainerKind, ContainerRecord, ContainerState, PodRecord};
 
 const GPU: &str = "example.com/gpu";
 const LATE: Mono = Mono(1_000_000);
