@@ -22,6 +22,7 @@
 //! | `messages` | messages of all gRPC services: no I/O |
 //! | `wire` | protobuf: no I/O |
 //! | `names` | rules for names and paths: no I/O |
+//! | `refused` | what cannot be done now: no I/O, no clock |
 //! | `rate` | a limit of calls: no I/O, no clock |
 //! | `counters` | how it goes |
 
@@ -40,6 +41,7 @@ mod orders;
 mod plugins;
 mod pod_resources;
 mod rate;
+mod refused;
 mod registry;
 pub mod run;
 mod serve;

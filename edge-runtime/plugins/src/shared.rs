@@ -17,6 +17,7 @@ use crate::connected::Connected;
 use crate::counters::Counters;
 use crate::kept;
 use crate::plugins::{News, Plugins};
+use crate::refused::Refused;
 
 /// Between two texts for the daemon.
 const COUNTERS: Duration = Duration::from_secs(1);
@@ -26,9 +27,6 @@ const NEWS: Duration = Duration::from_millis(200);
 const REFUSED: Duration = Duration::from_secs(1);
 /// Calls of podresources that wait for the daemon.
 const MAX_ASKED: usize = 32;
-/// Lines about what is refused, and the longest of them in characters.
-const MAX_REFUSED: usize = 64;
-const MAX_REASON: usize = 512;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -43,10 +41,7 @@ pub(crate) struct Shared {
     asked: RefCell<VecMap<u64, oneshot::Sender<Resources>>>,
     newest_asked: Cell<u64>,
     is_telling: Cell<bool>,
-    /// By what is refused.
-    refused: RefCell<VecMap<String, String>>,
-    /// What the daemon knows of it. `None`: nothing yet.
-    told_refused: RefCell<Option<Vec<String>>>,
+    refused: RefCell<Refused>,
     is_telling_refused: Cell<bool>,
     /// Sockets that are ours now.
     serves: RefCell<Vec<PathBuf>>,
@@ -68,7 +63,6 @@ impl Shared {
             newest_asked: Cell::new(0),
             is_telling: Cell::new(false),
             refused: RefCell::default(),
-            told_refused: RefCell::default(),
             is_telling_refused: Cell::new(false),
             serves: RefCell::default(),
             counters: RefCell::default(),
@@ -89,7 +83,7 @@ impl Shared {
         self.plugins.borrow_mut().begin();
         self.tell_news_now();
         self.tell(&FromHelper::Told {});
-        self.told_refused.take();
+        self.refused.borrow_mut().begin();
         self.tell_refused_now();
         self.counted.take();
         self.count(|_| {});
@@ -216,21 +210,15 @@ impl Shared {
 
     /// Something cannot be done, and is tried again.
     pub(crate) fn refuses(self: &Rc<Self>, what: &str, why: impl ToString) {
-        let why: String = why.to_string().chars().take(MAX_REASON).collect();
-        let mut refused = self.refused.borrow_mut();
-        let is_full = refused.len() >= MAX_REFUSED && !refused.contains_key(what);
-        if is_full || refused.get(what) == Some(&why) {
-            return;
+        if let Some(why) = self.refused.borrow_mut().add(what, &why.to_string()) {
+            log::warn!("{what}: {why}");
+            self.tell_refused();
         }
-        log::warn!("{what}: {why}");
-        refused.insert(what.to_owned(), why);
-        drop(refused);
-        self.tell_refused();
     }
 
     /// It can be done again.
     pub(crate) fn accepts(self: &Rc<Self>, what: &str) {
-        let was_refused = self.refused.borrow_mut().remove(what).is_some();
+        let was_refused = self.refused.borrow_mut().remove(what);
         if was_refused {
             self.tell_refused();
         }
@@ -252,11 +240,7 @@ impl Shared {
 
     /// Returns whether it has changed.
     fn tell_refused_now(&self) -> bool {
-        let refused: Vec<_> = self.refused.borrow().iter().map(|(what, why)| format!("{what}: {why}")).collect();
-        if self.told_refused.borrow().as_ref() == Some(&refused) {
-            return false;
-        }
-        self.told_refused.replace(Some(refused.clone()));
+        let Some(refused) = self.refused.borrow_mut().news() else { return false };
         self.tell(&FromHelper::Ready { refused });
         true
     }

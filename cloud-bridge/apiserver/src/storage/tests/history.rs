@@ -18,6 +18,13 @@ fn pages_of(store: &Store, rev: u64, bytes: usize) -> (usize, Vec<String>) {
     }
 }
 
+/// Steps of SQLite in walking over changes, since the last reset.
+fn steps(store: &Store, reset: bool) -> i32 {
+    let statement = store.conn.prepare_cached(snapshot::EVERYWHERE[1]).unwrap();
+    let status = rusqlite::StatementStatus::VmStep;
+    if reset { statement.reset_status(status) } else { statement.get_status(status) }
+}
+
 #[test]
 fn history_gives_each_state_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -111,11 +118,6 @@ fn a_page_walks_over_no_more_of_the_past_than_of_its_objects() {
     }
     let rev = store.revision();
     store.write("things", object("a", "2"), Some(&first), None).unwrap();
-    let steps = |store: &Store, reset: bool| {
-        let statement = store.conn.prepare_cached(snapshot::EVERYWHERE[1]).unwrap();
-        let status = rusqlite::StatementStatus::VmStep;
-        if reset { statement.reset_status(status) } else { statement.get_status(status) }
-    };
     let page = |most| {
         steps(&store, true);
         let page = store.list_at("things", None, rev, None, Most::items(most), &|_| true).unwrap().items;
@@ -203,6 +205,29 @@ fn page_of_the_past_walks_over_a_limited_number_of_changes() {
     let (pages, seen) = pages_of(&store, rev, 2 << 10);
     assert_eq!(seen, ["a", "c"], "each once");
     assert!((4..=8).contains(&pages), "about sixty changes a page: {pages}");
+}
+
+#[test]
+fn page_of_the_past_ends_within_the_changes_of_one_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let mut hot = store.write("things", object("a", "1"), None, None).unwrap();
+    store.write("things", object("b", "1"), None, None).unwrap();
+    let early = store.revision();
+    for _ in 0..1000 {
+        hot = store.write("things", object("a", "2"), Some(&hot), None).unwrap();
+    }
+    let late = store.revision();
+    store.write("things", object("c", "1"), None, None).unwrap();
+    for (rev, data) in [(early, "1"), (late, "2")] {
+        steps(&store, true);
+        let most = Most { items: 1000, bytes: 2 << 10 };
+        let page = store.list_at("things", None, rev, None, most, &|_| true).unwrap();
+        assert_eq!((page.items.len(), page.items[0].value()["data"].as_str()), (1, Some(data)));
+        let walked = steps(&store, false);
+        assert!(walked < 2000, "{walked} steps for less than a hundred changes");
+        assert_eq!(pages_of(&store, rev, 2 << 10), (2, vec!["a".to_owned(), "b".to_owned()]));
+    }
 }
 
 #[test]
