@@ -146,8 +146,9 @@ impl Launch {
     /// # Errors
     /// Something of the pod is still in use.
     pub fn teardown(&mut self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
-        self.containers.free_devices(uid);
         self.sandboxes.teardown(pod, uid, for_good)?;
+        // No process has them any more.
+        self.containers.free_devices(uid);
         if for_good {
             self.containers.free_allocations(uid);
             self.containers.cpus.free(uid);
