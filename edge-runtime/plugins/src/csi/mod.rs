@@ -48,6 +48,7 @@ use self::turns::Turns;
 pub use owner::own;
 pub(crate) use register::register;
 
+use crate::orders::MAX_REASON;
 use crate::shared::Shared;
 
 /// State of this process.
@@ -150,7 +151,10 @@ pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {
 fn answer(shared: &Rc<Shared>, order: impl Future<Output = FromHelper> + 'static) {
     let (shared, connection) = (Rc::clone(shared), shared.connection());
     spawn_local(async move {
-        let answer = order.await;
+        let mut answer = order.await;
+        if let FromHelper::Failed { why, .. } = &mut answer {
+            *why = why.chars().take(MAX_REASON).collect();
+        }
         // Another daemon has other numbers.
         if shared.connection() == connection {
             shared.tell(&answer);
