@@ -1,10 +1,9 @@
 //! Service account tokens for the pods of a node, requested in the node's name, so that the API server's own rules for
 //! nodes (node authorizer, NodeRestriction) apply after the checks here.
 //!
-//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, or from
-//! the CSIDriver of one of its volumes, never from the node. The spec that the bridge has sent is good enough, because
-//! these fields never change (K8s pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API checks
-//! that the pod still exists.
+//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, never
+//! from the node. The spec that the bridge has sent is good enough, because these fields never change (K8s
+//! pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API checks that the pod still exists.
 
 use edge_protocol::message::{TokenAnswer, TokenRequest};
 use edge_protocol::state::Body;
@@ -49,11 +48,7 @@ async fn ask(
         Some(pod) => pod,
         None => requests.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await.map_err(failed)?,
     };
-    let account = account(&pod, node, uid)?;
-    let (audience, seconds) = (request.audience.as_str(), request.expiration_seconds);
-    if !volume_asks(&pod, audience, seconds) && !driver_asks(requests, &pod, audience, seconds).await {
-        return Err(format!("no volume of the pod asks for a token for audience {audience:?} and {seconds} s"));
-    }
+    let account = permitted(&pod, node, uid, &request.audience, request.expiration_seconds)?;
     let audiences: Vec<&str> = Some(request.audience.as_str()).filter(|a| !a.is_empty()).into_iter().collect();
     let body = json!({
         "apiVersion": "authentication.k8s.io/v1",
@@ -73,8 +68,8 @@ fn read(sent: &Body) -> Option<Value> {
     serde_json::from_str(sent.text()).ok()
 }
 
-/// The service account of a pod, if the pod belongs to this node.
-fn account(pod: &Value, node: &str, uid: &str) -> Result<String, String> {
+/// The service account of a pod, if the pod belongs to this node and may request such a token.
+fn permitted(pod: &Value, node: &str, uid: &str, audience: &str, seconds: i64) -> Result<String, String> {
     if pod["metadata"]["uid"] != uid {
         return Err("the pod of this name is another one by now".to_owned());
     }
@@ -84,66 +79,17 @@ fn account(pod: &Value, node: &str, uid: &str) -> Result<String, String> {
     if !pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_null() {
         return Err("a static pod has no service account".to_owned());
     }
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let sources = volumes.flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
+    let wanted = sources.map(|source| &source["serviceAccountToken"]).filter(|token| token.is_object()).any(|token| {
+        token["audience"].as_str().unwrap_or_default() == audience
+            && token["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS) == seconds
+    });
+    if !wanted {
+        return Err(format!("no volume of the pod asks for a token for audience {audience:?} and {seconds} s"));
+    }
     let account = pod["spec"]["serviceAccountName"].as_str().unwrap_or("default");
     if is_path_segment(account) { Ok(account.to_owned()) } else { Err(format!("{account:?} is no name")) }
-}
-
-/// Whether a token that is asked for here is such a one.
-fn is_such(token: &Value, audience: &str, seconds: i64) -> bool {
-    token["audience"].as_str().unwrap_or_default() == audience
-        && token["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS) == seconds
-}
-
-fn volumes(pod: &Value) -> impl Iterator<Item = &Value> {
-    pod["spec"]["volumes"].as_array().into_iter().flatten()
-}
-
-/// Whether a projected volume of the pod asks for such a token.
-fn volume_asks(pod: &Value, audience: &str, seconds: i64) -> bool {
-    let sources = volumes(pod).flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
-    let mut tokens = sources.map(|source| &source["serviceAccountToken"]).filter(|token| token.is_object());
-    tokens.any(|token| is_such(token, audience, seconds))
-}
-
-/// Whether the driver of a volume of the pod asks for such a token (`tokenRequests` of CSIDriver). The node may read all
-/// that is read for it.
-async fn driver_asks(requests: &Requests, pod: &Value, audience: &str, seconds: i64) -> bool {
-    for volume in volumes(pod) {
-        let driver = match volume["csi"]["driver"].as_str() {
-            Some(driver) => Some(driver.to_owned()),
-            None => driver_of_claim(requests, pod, volume).await,
-        };
-        let Some(driver) = driver.filter(|driver| is_path_segment(driver)) else { continue };
-        let path = format!("/apis/storage.k8s.io/v1/csidrivers/{driver}");
-        let Ok(object) = requests.get::<Value>(&path).await else { continue };
-        let mut asked = object["spec"]["tokenRequests"].as_array().into_iter().flatten();
-        if asked.any(|token| is_such(token, audience, seconds)) {
-            return true;
-        }
-    }
-    false
-}
-
-/// The driver of the volume that a claim of the pod is bound to.
-async fn driver_of_claim(requests: &Requests, pod: &Value, volume: &Value) -> Option<String> {
-    let meta = &pod["metadata"];
-    let (namespace, claim) = (meta["namespace"].as_str()?, claim_of(meta["name"].as_str()?, volume)?);
-    if !is_path_segment(namespace) || !is_path_segment(&claim) {
-        return None;
-    }
-    let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}");
-    let claim = requests.get::<Value>(&path).await.ok()?;
-    let bound = claim["spec"]["volumeName"].as_str().filter(|name| is_path_segment(name))?;
-    let bound = requests.get::<Value>(&format!("/api/v1/persistentvolumes/{bound}")).await.ok()?;
-    bound["spec"]["csi"]["driver"].as_str().map(str::to_owned)
-}
-
-/// Name of the claim of a pod's volume.
-fn claim_of(pod: &str, volume: &Value) -> Option<String> {
-    if let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() {
-        return Some(claim.to_owned());
-    }
-    volume["ephemeral"].is_object().then(|| Some(format!("{pod}-{}", volume["name"].as_str()?))).flatten()
 }
 
 fn issued(review: &Value, asked: i64) -> Result<TokenAnswer, String> {
@@ -173,20 +119,6 @@ mod tests {
                     {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
                     {"serviceAccountToken": {"path": "vault", "audience": "vault"}}]}}]}
         })
-    }
-
-    /// Both checks of a request.
-    fn permitted(pod: &Value, node: &str, uid: &str, audience: &str, seconds: i64) -> Result<String, String> {
-        let account = account(pod, node, uid)?;
-        volume_asks(pod, audience, seconds).then_some(account).ok_or_else(String::new)
-    }
-
-    #[test]
-    fn claim_of_a_volume_is_named_or_made_of_its_template() {
-        let of = |volume: Value| claim_of("web", &volume);
-        assert_eq!(of(json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})).as_deref(), Some("c"));
-        assert_eq!(of(json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {}}})).as_deref(), Some("web-v"));
-        assert_eq!(of(json!({"name": "v", "emptyDir": {}})), None);
     }
 
     #[test]
