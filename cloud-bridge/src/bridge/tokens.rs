@@ -1,30 +1,36 @@
 //! Service account tokens for the pods of a node, requested in the node's name, so that the API server's own rules for
 //! nodes (node authorizer, NodeRestriction) apply after the checks here.
 //!
-//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, or from
-//! the CSIDriver of one of its volumes, never from the node. The spec that the bridge has sent is good enough, because
-//! these fields never change (K8s pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API checks
-//! that the pod still exists.
+//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, and from
+//! the CSI drivers of its volumes, never from the node. The spec that the bridge has sent is good enough, because these
+//! fields never change (K8s pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API checks that
+//! the pod still exists.
 
-use edge_protocol::message::{TokenAnswer, TokenRequest};
+use std::sync::Arc;
+
+use edge_protocol::message::{ObjectKey, TokenAnswer, TokenRequest};
 use edge_protocol::state::Body;
 use serde_json::{Value, json};
 
+use super::pod_references::{references, volume_references};
 use super::requests::{Requests, is_path_segment};
+use super::told::kinds::Kind;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 use sampan_log::printable::printable;
 
 /// Default of `expirationSeconds` of a volume (`DefaultTokenExpiration` of the API's defaulting).
 const DEFAULT_SECONDS: i64 = 3600;
 
-/// Requests the token from the API; every outcome is an answer. `sent`: the pod as the node has it.
+/// Requests the token from the API; every outcome is an answer. `sent`: the pod as the node has it; `held` returns other
+/// objects that the node has.
 pub(super) async fn answer(
     requests: &Requests,
     node: &str,
     sent: Option<&Body>,
+    held: impl Fn(&ObjectKey) -> Option<Arc<Body>> + Send,
     request: &TokenRequest,
 ) -> TokenAnswer {
-    match ask(requests, node, sent, request).await {
+    match ask(requests, node, sent, held, request).await {
         Ok(answer) => answer,
         Err(reason) => {
             let pod = printable(format_args!("{}/{}", request.namespace, request.pod)).to_string();
@@ -38,6 +44,7 @@ async fn ask(
     requests: &Requests,
     node: &str,
     sent: Option<&Body>,
+    held: impl Fn(&ObjectKey) -> Option<Arc<Body>> + Send,
     request: &TokenRequest,
 ) -> Result<TokenAnswer, String> {
     let TokenRequest { namespace, pod: name, uid, .. } = request;
@@ -49,11 +56,8 @@ async fn ask(
         Some(pod) => pod,
         None => requests.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await.map_err(failed)?,
     };
-    let account = account(&pod, node, uid)?;
-    let (audience, seconds) = (request.audience.as_str(), request.expiration_seconds);
-    if !volume_asks(&pod, audience, seconds) && !driver_asks(requests, &pod, audience, seconds).await {
-        return Err(format!("no volume of the pod asks for a token for audience {audience:?} and {seconds} s"));
-    }
+    let by_driver = || is_of_driver(&pod, request, |key| held(key).as_deref().and_then(read));
+    let account = permitted(&pod, node, uid, &request.audience, request.expiration_seconds, by_driver)?;
     let audiences: Vec<&str> = Some(request.audience.as_str()).filter(|a| !a.is_empty()).into_iter().collect();
     let body = json!({
         "apiVersion": "authentication.k8s.io/v1",
@@ -73,8 +77,36 @@ fn read(sent: &Body) -> Option<Value> {
     serde_json::from_str(sent.text()).ok()
 }
 
-/// The service account of a pod, if the pod belongs to this node.
-fn account(pod: &Value, node: &str, uid: &str) -> Result<String, String> {
+/// Whether the CSI driver of a volume asks for such a token (K8s plugin/pkg/admission/noderestriction,
+/// `podReferencesAudience`). `held`: objects that the node has.
+fn is_of_driver(pod: &Value, request: &TokenRequest, held: impl Fn(&ObjectKey) -> Option<Value>) -> bool {
+    let TokenRequest { namespace, pod: name, audience, expiration_seconds, .. } = request;
+    let asks = |driver: &ObjectKey| {
+        let object = held(driver).unwrap_or_default();
+        object["spec"]["tokenRequests"].as_array().into_iter().flatten().any(|wanted| {
+            wanted["audience"].as_str().unwrap_or_default() == audience
+                && wanted["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS) == *expiration_seconds
+        })
+    };
+    references(namespace, name, &pod["spec"]).iter().any(|key| {
+        if Kind::CsiDriver.is(key) {
+            return asks(key);
+        }
+        let of_claim = || volume_references(key, &held(key).unwrap_or_default());
+        Kind::Claim.is(key) && of_claim().iter().any(|name| Kind::CsiDriver.is(name) && asks(name))
+    })
+}
+
+/// The service account of a pod, if the pod belongs to this node and may request such a token: a volume asks for it, or
+/// `by_driver` says that a CSI driver does.
+fn permitted(
+    pod: &Value,
+    node: &str,
+    uid: &str,
+    audience: &str,
+    seconds: i64,
+    by_driver: impl FnOnce() -> bool,
+) -> Result<String, String> {
     if pod["metadata"]["uid"] != uid {
         return Err("the pod of this name is another one by now".to_owned());
     }
@@ -84,66 +116,17 @@ fn account(pod: &Value, node: &str, uid: &str) -> Result<String, String> {
     if !pod["metadata"]["annotations"][MIRROR_ANNOTATION].is_null() {
         return Err("a static pod has no service account".to_owned());
     }
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let sources = volumes.flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
+    let wanted = sources.map(|source| &source["serviceAccountToken"]).filter(|token| token.is_object()).any(|token| {
+        token["audience"].as_str().unwrap_or_default() == audience
+            && token["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS) == seconds
+    });
+    if !wanted && !by_driver() {
+        return Err(format!("no volume of the pod asks for a token for audience {audience:?} and {seconds} s"));
+    }
     let account = pod["spec"]["serviceAccountName"].as_str().unwrap_or("default");
     if is_path_segment(account) { Ok(account.to_owned()) } else { Err(format!("{account:?} is no name")) }
-}
-
-/// Whether a token that is asked for here is such a one.
-fn is_such(token: &Value, audience: &str, seconds: i64) -> bool {
-    token["audience"].as_str().unwrap_or_default() == audience
-        && token["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS) == seconds
-}
-
-fn volumes(pod: &Value) -> impl Iterator<Item = &Value> {
-    pod["spec"]["volumes"].as_array().into_iter().flatten()
-}
-
-/// Whether a projected volume of the pod asks for such a token.
-fn volume_asks(pod: &Value, audience: &str, seconds: i64) -> bool {
-    let sources = volumes(pod).flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
-    let mut tokens = sources.map(|source| &source["serviceAccountToken"]).filter(|token| token.is_object());
-    tokens.any(|token| is_such(token, audience, seconds))
-}
-
-/// Whether the driver of a volume of the pod asks for such a token (`tokenRequests` of CSIDriver). The node may read all
-/// that is read for it.
-async fn driver_asks(requests: &Requests, pod: &Value, audience: &str, seconds: i64) -> bool {
-    for volume in volumes(pod) {
-        let driver = match volume["csi"]["driver"].as_str() {
-            Some(driver) => Some(driver.to_owned()),
-            None => driver_of_claim(requests, pod, volume).await,
-        };
-        let Some(driver) = driver.filter(|driver| is_path_segment(driver)) else { continue };
-        let path = format!("/apis/storage.k8s.io/v1/csidrivers/{driver}");
-        let Ok(object) = requests.get::<Value>(&path).await else { continue };
-        let mut asked = object["spec"]["tokenRequests"].as_array().into_iter().flatten();
-        if asked.any(|token| is_such(token, audience, seconds)) {
-            return true;
-        }
-    }
-    false
-}
-
-/// The driver of the volume that a claim of the pod is bound to.
-async fn driver_of_claim(requests: &Requests, pod: &Value, volume: &Value) -> Option<String> {
-    let meta = &pod["metadata"];
-    let (namespace, claim) = (meta["namespace"].as_str()?, claim_of(meta["name"].as_str()?, volume)?);
-    if !is_path_segment(namespace) || !is_path_segment(&claim) {
-        return None;
-    }
-    let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}");
-    let claim = requests.get::<Value>(&path).await.ok()?;
-    let bound = claim["spec"]["volumeName"].as_str().filter(|name| is_path_segment(name))?;
-    let bound = requests.get::<Value>(&format!("/api/v1/persistentvolumes/{bound}")).await.ok()?;
-    bound["spec"]["csi"]["driver"].as_str().map(str::to_owned)
-}
-
-/// Name of the claim of a pod's volume.
-fn claim_of(pod: &str, volume: &Value) -> Option<String> {
-    if let Some(claim) = volume["persistentVolumeClaim"]["claimName"].as_str() {
-        return Some(claim.to_owned());
-    }
-    volume["ephemeral"].is_object().then(|| Some(format!("{pod}-{}", volume["name"].as_str()?))).flatten()
 }
 
 fn issued(review: &Value, asked: i64) -> Result<TokenAnswer, String> {
@@ -175,39 +158,28 @@ mod tests {
         })
     }
 
-    /// Both checks of a request.
-    fn permitted(pod: &Value, node: &str, uid: &str, audience: &str, seconds: i64) -> Result<String, String> {
-        let account = account(pod, node, uid)?;
-        volume_asks(pod, audience, seconds).then_some(account).ok_or_else(String::new)
-    }
-
-    #[test]
-    fn claim_of_a_volume_is_named_or_made_of_its_template() {
-        let of = |volume: Value| claim_of("web", &volume);
-        assert_eq!(of(json!({"name": "v", "persistentVolumeClaim": {"claimName": "c"}})).as_deref(), Some("c"));
-        assert_eq!(of(json!({"name": "v", "ephemeral": {"volumeClaimTemplate": {}}})).as_deref(), Some("web-v"));
-        assert_eq!(of(json!({"name": "v", "emptyDir": {}})), None);
-    }
-
     #[test]
     fn only_what_a_pod_of_this_node_asks_for_is_asked_for() {
         let robot = Ok("robot".to_owned());
-        assert_eq!(permitted(&pod(), "edge-1", "u-1", "", 3607), robot);
-        assert_eq!(permitted(&pod(), "edge-1", "u-1", "vault", 3600), robot);
+        assert_eq!(permitted(&pod(), "edge-1", "u-1", "", 3607, || false), robot);
+        assert_eq!(permitted(&pod(), "edge-1", "u-1", "vault", 3600, || false), robot);
         for (node, uid, audience, seconds) in [
             ("edge-2", "u-1", "", 3607),
             ("edge-1", "u-2", "", 3607),
             ("edge-1", "u-1", "bank", 3607),
             ("edge-1", "u-1", "", 86_400),
         ] {
-            assert!(permitted(&pod(), node, uid, audience, seconds).is_err(), "{node} {uid} {audience} {seconds}");
+            assert!(
+                permitted(&pod(), node, uid, audience, seconds, || false).is_err(),
+                "{node} {uid} {audience} {seconds}"
+            );
         }
         let mut mirror = pod();
         mirror["metadata"]["annotations"] = json!({MIRROR_ANNOTATION: "f-1"});
-        assert!(permitted(&mirror, "edge-1", "u-1", "", 3607).is_err());
+        assert!(permitted(&mirror, "edge-1", "u-1", "", 3607, || false).is_err());
         let mut odd = pod();
         odd["spec"]["serviceAccountName"] = "a/../b".into();
-        assert!(permitted(&odd, "edge-1", "u-1", "", 3607).is_err());
+        assert!(permitted(&odd, "edge-1", "u-1", "", 3607, || false).is_err());
     }
 
     #[test]
@@ -216,9 +188,33 @@ mod tests {
         pod["metadata"]["name"] = "p".into();
         let bound = serde_json::from_value::<SlimPod>(pod).unwrap().into_bound().unwrap();
         let sent = read(&bound.object.text()).unwrap();
-        assert_eq!(permitted(&sent, "edge-1", "u-1", "vault", 3600), Ok("robot".to_owned()));
-        assert!(permitted(&sent, "edge-1", "u-2", "vault", 3600).is_err(), "a pod of that name before");
-        assert!(permitted(&sent, "edge-1", "u-1", "bank", 3600).is_err());
+        assert_eq!(permitted(&sent, "edge-1", "u-1", "vault", 3600, || false), Ok("robot".to_owned()));
+        assert!(permitted(&sent, "edge-1", "u-2", "vault", 3600, || false).is_err(), "a pod of that name before");
+        assert!(permitted(&sent, "edge-1", "u-1", "bank", 3600, || false).is_err());
+    }
+
+    #[test]
+    fn driver_of_a_volume_asks_for_tokens_of_the_pod() {
+        let driver =
+            json!({"spec": {"tokenRequests": [{"audience": "vault"}, {"audience": "", "expirationSeconds": 900}]}});
+        let spec = json!({"csi": {"driver": "d"}, "claimRef": {"namespace": "ns", "name": "data"}});
+        let claim = json!({"volume": {"spec": spec}});
+        let held = |key: &ObjectKey| match (key.kind.as_str(), key.name.as_str()) {
+            ("CSIDriver", "d") => Some(driver.clone()),
+            ("PersistentVolumeClaim", "data") => Some(claim.clone()),
+            _ => None,
+        };
+        let asks = |volume: Value, audience: &str, expiration_seconds: i64| {
+            let pod = json!({"spec": {"volumes": [volume]}});
+            let (namespace, name, uid, audience) = ("ns".into(), "web".into(), "u-1".into(), audience.into());
+            is_of_driver(&pod, &TokenRequest { namespace, pod: name, uid, audience, expiration_seconds }, held)
+        };
+        let inline = || json!({"csi": {"driver": "d"}});
+        let claimed = |name: &str| json!({"persistentVolumeClaim": {"claimName": name}});
+        assert!(asks(inline(), "vault", 3600) && asks(inline(), "", 900) && asks(claimed("data"), "vault", 3600));
+        assert!(!asks(inline(), "vault", 900) && !asks(inline(), "bank", 3600));
+        assert!(!asks(claimed("other"), "vault", 3600) && !asks(json!({"csi": {"driver": "e"}}), "vault", 3600));
+        assert!(!asks(json!({"emptyDir": {}}), "vault", 3600));
     }
 
     #[test]

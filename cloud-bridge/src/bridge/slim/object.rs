@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::bridge::told::Told;
 use crate::pki::encoding::hex;
 
-/// A ConfigMap, Secret, RuntimeClass or CSIDriver as a node gets it. `kind` is the requested one: items of lists do not name it.
-/// `None` without name or uid.
+/// A ConfigMap, Secret, RuntimeClass or CSIDriver as a node gets it. `kind` is the requested one: items of lists do not
+/// name it. `None` without name or uid.
 pub fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
     let key = key(kind, &from.metadata);
     let uid = from.metadata.uid.clone().filter(|uid| !uid.is_empty() && !key.name.is_empty())?;
