@@ -53,9 +53,9 @@ fn volume_of_a_driver_is_attached_to_the_node_of_its_pod() {
     let _ = kubectl.ok(&["patch", "volumeattachment", name, "--subresource=status", "--type=merge", "-p", status]);
     kubectl.wait_event("user", "SuccessfulAttachVolume");
     until(Duration::from_secs(20), "the Node lists the volume", || {
-        let attached = &kubectl.get("node", &node.name)?["status"]["volumesAttached"];
-        let listed = attached[0]["name"] == format!("kubernetes.io/csi/{DRIVER}^h");
-        if listed { Ok(()) } else { Err(attached.to_string()) }
+        let status = kubectl.get("node", &node.name)?["status"].take();
+        let listed = status["volumesAttached"][0]["name"] == format!("kubernetes.io/csi/{DRIVER}^h");
+        if listed { Ok(()) } else { Err(status["volumesAttached"].to_string()) }
     });
     let _ = kubectl.ok(&["delete", "pod", "user", "--wait=false"]);
     kubectl.wait_gone("volumeattachment", name, 60);
@@ -84,9 +84,8 @@ fn claim_of_an_ephemeral_volume_comes_and_goes_with_its_pod() {
         if claim["status"]["phase"] == "Bound" { Ok(claim) } else { Err(claim["status"].to_string()) }
     });
     assert_eq!(claim["metadata"]["labels"]["app"], "scratch");
-    let owner = kubectl.get("pod", "user").expect("the pod");
+    let owner = kubectl.wait_pod("user", 20, "is scheduled", |pod| pod["spec"]["nodeName"].is_string());
     assert_eq!(claim["metadata"]["ownerReferences"][0]["uid"], owner["metadata"]["uid"]);
-    assert!(owner["spec"]["nodeName"].is_string(), "it was scheduled with its claim");
     let _ = kubectl.ok(&["delete", "pod", "user", "--wait=false"]);
     kubectl.wait_gone("persistentvolumeclaim", "user-scratch", 60);
 }

@@ -25,7 +25,7 @@ pub(super) struct Delete {
     pub(super) uid: String,
     /// The volume's name in the status of the Node.
     pub(super) unique_name: String,
-    /// Whether the node need not confirm that it does not use the volume.
+    /// Whether the Node need not be read again: whatever it reports as in use, the node is off.
     pub(super) forced: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn plan(state: &State, making: &BTreeMap<String, Attachment>, node: &
             continue;
         }
         let unique_name = volume.unique_name();
-        let forced = found.is_none_or(|node| node.out_of_service);
+        let forced = found.is_some_and(|node| node.out_of_service);
         if wanted.contains_key(name) || found.is_some_and(|node| !forced && node.in_use.contains(&unique_name)) {
             if attachment.attached {
                 report.insert(unique_name);
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(of(&state, "n"), Plan::default(), "but a pod is still bound to it");
         state.pod("ns/a", None);
         state.node("n", None);
-        assert_eq!(of(&state, "n"), Plan { delete: delete(true), ..Plan::default() });
+        assert_eq!(of(&state, "n"), Plan { delete: delete(false), ..Plan::default() }, "the Node is read again before");
         state.attachment(&name("n"), attachment("n", true).map(|one| Attachment { deleting: true, ..one }));
         assert_eq!(of(&state, "n"), Plan::default());
     }

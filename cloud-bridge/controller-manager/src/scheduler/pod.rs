@@ -42,7 +42,7 @@ pub(crate) struct Pod {
     pub(super) affinity: Affinity,
     pub(super) spread: Vec<Constraint>,
     /// Names of its claims, those of ephemeral volumes among them.
-    claims: Box<[String]>,
+    pub(super) claims: Box<[String]>,
     /// The parts of its spec about nodes and volumes. Not kept for pods with a node: there may be thousands.
     pub(super) spec: Value,
 }

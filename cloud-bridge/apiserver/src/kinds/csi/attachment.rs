@@ -5,12 +5,12 @@ use k8s_openapi::api::storage::v1;
 use sampan_json::SetField;
 use serde_json::{Value, json};
 
-use super::{RULES, csi_driver_name};
+use super::rules::RULES;
 use crate::codec::decode;
 use crate::kinds::columns::{AGE, NAME, Table, age, name};
 use crate::kinds::defaults::{drop_zero, volume_source};
 use crate::kinds::kind::{Kind, PLAIN, keep_status};
-use crate::kinds::volume::validate::inline_volume;
+use crate::kinds::volume::validate::{csi_driver_name, inline_volume};
 use crate::resource::rules::Rules;
 use apimachinery::field::{Errors, FieldError, immutable, invalid_text};
 use apimachinery::json::{flag, integer, present, set_default, text, text_entries};

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::storage::v1;
 use serde_json::Value;
 
-use super::RULES;
+use super::rules::RULES;
 use crate::codec::decode;
 use crate::kinds::columns::{NAME, Table, name};
 use crate::kinds::defaults::drop_zero;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::storage::v1;
 use serde_json::{Value, json};
 
-use super::RULES;
+use super::rules::RULES;
 use crate::codec::decode;
 use crate::kinds::columns::{AGE, NAME, Table, age, name, or_none};
 use crate::kinds::kind::{Kind, PLAIN, spec_changed};

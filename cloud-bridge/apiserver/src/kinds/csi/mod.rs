@@ -5,14 +5,9 @@ mod attachment;
 mod capacity;
 mod driver;
 mod node;
+mod rules;
 
 pub(crate) use attachment::KIND as VOLUME_ATTACHMENT;
 pub(crate) use capacity::KIND as STORAGE_CAPACITY;
 pub(crate) use driver::KIND as DRIVER;
 pub(crate) use node::KIND as NODE;
-
-use super::volume::validate::csi_driver_name;
-use crate::resource::rules::Rules;
-
-const RULES: Rules =
-    Rules { structures: &["spec"], allow_unconditional_update: false, return_deleted_object: true, ..Rules::BUILT_IN };

@@ -7,10 +7,11 @@ use k8s_openapi::api::storage::v1;
 use sampan_json::SetField;
 use serde_json::Value;
 
-use super::{RULES, csi_driver_name};
+use super::rules::RULES;
 use crate::codec::decode;
 use crate::kinds::columns::{AGE, NAME, Table, age, name};
 use crate::kinds::kind::{Kind, PLAIN};
+use crate::kinds::volume::validate::csi_driver_name;
 use crate::patch::merge_keys::{META, Type, by, object};
 use apimachinery::field::{Errors, FieldError, immutable, invalid_text, not_negative};
 use apimachinery::json::{by_text, integer, items, text};
