@@ -248,4 +248,40 @@ mod tests {
         state.attachment("csi-other", Some(unknown));
         assert_eq!(of(&state, "n"), Plan::default());
     }
+
+    /// On a busy machine a step may be interrupted, so the fastest of some counts.
+    #[test]
+    fn decision_takes_no_longer_in_a_large_cluster() {
+        const NODES: usize = 10_000;
+        let mut state = State::default();
+        for at in 0..NODES {
+            let (node_name, claim) = (format!("n{at}"), format!("ns/data-{at}"));
+            state.node(&node_name, node(&[], &[]));
+            let one = Volume { handle: at.to_string(), claim: claim.clone(), ..volume(false) };
+            let attachment = Attachment { volume: format!("pv{at}"), ..attachment(&node_name, true).unwrap() };
+            state.attachment(&one.attachment_name(&node_name), Some(attachment));
+            state.volume(&format!("pv{at}"), Some(one));
+            for pod in 0..10 {
+                let pod_claim = if pod == 0 { claim.clone() } else { format!("ns/other-{at}-{pod}") };
+                let placed = Pod { uid: "u".into(), node: node_name.clone(), claims: vec![pod_claim] };
+                state.pod(&format!("ns/p{at}-{pod}"), Some(placed));
+            }
+        }
+        let fastest = |state: &mut State, work: &dyn Fn(&mut State, usize)| {
+            let took = (0..5).map(|at| {
+                let begun = std::time::Instant::now();
+                work(state, at);
+                begun.elapsed()
+            });
+            took.min().unwrap()
+        };
+        let limit = std::time::Duration::from_millis(5);
+        let decides = fastest(&mut state, &|state, at| assert!(of(state, &format!("n{at}")).report.is_some()));
+        let moves = fastest(&mut state, &|state, at| state.pod(&format!("ns/p{at}-0"), None));
+        let detaches = fastest(&mut state, &|state, at| {
+            let name = Volume { handle: at.to_string(), ..volume(false) }.attachment_name(&format!("n{at}"));
+            state.attachment(&name, None);
+        });
+        assert!(decides < limit && moves < limit && detaches < limit, "{decides:?} {moves:?} {detaches:?}");
+    }
 }

@@ -22,7 +22,7 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<Task> {
     let task = |pod: &Pod| (Kind::Pod, key_of(&pod.metadata));
     match change.kind {
         Kind::Pod => world.pods.get(key).filter(|pod| lacks(world, pod)).map(task).into_iter().collect(),
-        // Somebody deleted it, and the pod is still there.
+        // A client deleted it, and the pod is still there.
         Kind::PersistentVolumeClaim if change.seen.gone => {
             world.pods.using(key).filter(|pod| lacks(world, pod)).map(task).collect()
         }

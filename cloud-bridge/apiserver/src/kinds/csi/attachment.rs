@@ -1,4 +1,4 @@
-//! VolumeAttachments: a volume is to be attached to a node. The driver's external-attacher writes the status.
+//! VolumeAttachments: requests to attach a volume to a node. The driver's external-attacher writes the status.
 
 use jiff::Timestamp;
 use k8s_openapi::api::storage::v1;
