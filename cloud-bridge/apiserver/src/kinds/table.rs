@@ -59,6 +59,7 @@ pub(super) static KINDS: &[&Kind] = &[
     &csi::STORAGE_CAPACITY,
     &storage_class::KIND,
     &csi::VOLUME_ATTACHMENT,
+    &csi::ATTRIBUTES_CLASS,
 ];
 
 /// Resources without stored objects, in discovery order.
