@@ -8,6 +8,7 @@
 //! | [`digest`] | digests in names |
 //! | [`field`] | errors of fields |
 //! | [`quantity`] | amounts |
+//! | [`status`] | the answer to a failed request |
 //! | [`selector`] | label and field selectors |
 //! | [`user`] | the user of a request |
 //! | [`well_known`] | names that several parts use |
@@ -36,6 +37,7 @@ pub mod quantity;
 pub mod selector;
 pub mod shares;
 pub mod slim;
+pub mod status;
 pub mod turns;
 pub mod typed;
 pub mod user;

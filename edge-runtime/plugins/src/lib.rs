@@ -1,6 +1,6 @@
 //! The helper of a node that talks to device plugins of Kubernetes (`v1beta1`), as a library. It takes registrations,
 //! follows the devices of plugins, chooses among those that the daemon offers, and asks plugins to allocate them. It
-//! keeps no state: allocations are the daemon's.
+//! keeps no state but registrations, and these in memory: allocations are the daemon's.
 //!
 //! | module | owns |
 //! |---|---|
@@ -12,6 +12,7 @@
 //! | `registry` | the folder in which plugins of any type are found by their socket |
 //! | `pod_resources` | the socket for clients that ask which pod has which device |
 //! | `connected` | a plugin that can be called |
+//! | `kept` | registrations, for another helper |
 //! | `serve` | a gRPC socket in a folder of the kubelet |
 //! | `folder` | sockets in folders that containers can write to |
 //! | `cdi` | specifications of the Container Device Interface: no socket |
@@ -21,6 +22,7 @@
 //! | `messages` | messages of all gRPC services: no I/O |
 //! | `wire` | protobuf: no I/O |
 //! | `names` | rules for names and paths: no I/O |
+//! | `refused` | what cannot be done now: no I/O, no clock |
 //! | `rate` | a limit of calls: no I/O, no clock |
 //! | `counters` | how it goes |
 
@@ -32,12 +34,14 @@ mod counters;
 mod device_plugins;
 mod edits;
 mod folder;
+mod kept;
 mod messages;
 mod names;
 mod orders;
 mod plugins;
 mod pod_resources;
 mod rate;
+mod refused;
 mod registry;
 pub mod run;
 mod serve;

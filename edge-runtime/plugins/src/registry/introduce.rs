@@ -14,6 +14,7 @@ use crate::device_plugins::{register, rules};
 use crate::folder;
 use crate::messages::plugin_registration::{GET_INFO, Info, NOTIFY, status};
 use crate::messages::registration::Options;
+use crate::plugins::Registration;
 use crate::shared::Shared;
 
 /// Timeout for each call.
@@ -95,6 +96,8 @@ async fn device_plugin(shared: &Rc<Shared>, folder: &Path, name: &str, info: Inf
         "" => (folder.to_owned(), name.to_owned()),
         endpoint => folder::below(&shared.settings.root, endpoint)?,
     };
-    let number = register(shared, &resource, Place { folder, name }, Options::default()).await?;
+    let (place, options) = (Place::new(&folder, name), Options::default());
+    let registration = Registration { resource: resource.clone(), place, options, is_kept: false };
+    let number = register(shared, registration).await?;
     Ok(Registered::DevicePlugin { resource, number })
 }
