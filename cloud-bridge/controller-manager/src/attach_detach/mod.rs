@@ -7,6 +7,7 @@ mod object;
 mod perform;
 mod plan;
 mod state;
+mod told;
 mod watches;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,21 +17,19 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::watcher::Event;
 use tokio::time::Instant;
 
-use crate::events::{Recorder, event};
+use crate::events::Recorder;
 use crate::pods::Pods;
 use apimachinery::pace::Pace;
-use object::{Attachment, Pod};
+use object::Attachment;
 use perform::Done;
 use plan::Blocked;
-use state::{News, State};
+use state::State;
 use watches::{KINDS, Kind, Named, Object};
 
-const COMPONENT: &str = "attachdetach-controller";
 /// Maximum number of nodes that are written about at a time.
 const AT_ONCE: usize = 16;
 /// What could not be written is tried again after this, doubled up to the second figure.
@@ -140,7 +139,8 @@ impl Controller {
             Object::Attachment(attachment) => {
                 let news = self.state.attachment(name, attachment);
                 if let Some(news) = news {
-                    self.tell(name, &news);
+                    let told = told::of_attachment(&self.state, name, &news);
+                    told.into_iter().for_each(|event| self.events.record(event));
                 }
             }
             Object::Driver(attach) => self.state.driver(name, attach),
@@ -225,26 +225,6 @@ impl Controller {
         }
     }
 
-    /// Events for the pods that wait for an attachment.
-    fn tell(&mut self, name: &str, news: &News) {
-        let Some(attachment) = self.state.attachments.get(name) else { return };
-        let Some(volume) = self.state.volumes.get(&attachment.volume) else { return };
-        let pods = self.state.pods_on(&attachment.node).filter(|(_, pod)| pod.claims.contains(&volume.claim));
-        let named = &attachment.volume;
-        for (key, pod) in pods {
-            self.events.record(match news {
-                News::Attached => {
-                    let message = format!("AttachVolume.Attach succeeded for volume {named:?} ");
-                    about(key, pod, "Normal", "SuccessfulAttachVolume", message)
-                }
-                News::Failed(why) => {
-                    let message = format!("AttachVolume.Attach failed for volume {named:?} : {why}");
-                    about(key, pod, "Warning", "FailedAttachVolume", message)
-                }
-            });
-        }
-    }
-
     /// Events for the pods whose volumes are attached elsewhere, once for each attachment.
     fn tell_blocked(&mut self, node: &str, blocked: &[Blocked]) {
         if blocked.is_empty() {
@@ -253,12 +233,7 @@ impl Controller {
         }
         let before = self.told.remove(node).unwrap_or_default();
         for one in blocked.iter().filter(|one| !before.contains(&one.name)) {
-            for key in &one.pods {
-                if let Some(pod) = self.state.pods.get(key) {
-                    let message = one.message.clone();
-                    self.events.record(about(key, pod, "Warning", "FailedAttachVolume", message));
-                }
-            }
+            told::of_blocked(&self.state, one).into_iter().for_each(|event| self.events.record(event));
         }
         self.told.insert(node.to_owned(), blocked.iter().map(|one| one.name.clone()).collect());
     }
@@ -273,17 +248,4 @@ fn names(state: &State, kind: Kind) -> Box<dyn Iterator<Item = String> + Send + 
         Kind::Pod => Box::new(state.pods.keys().cloned()),
         Kind::Volume => Box::new(state.volumes.keys().cloned()),
     }
-}
-
-fn about(key: &str, pod: &Pod, kind: &'static str, reason: &'static str, message: String) -> event::Event {
-    let (namespace, name) = key.split_once('/').unwrap_or_default();
-    let about = ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        namespace: Some(namespace.to_owned()),
-        name: Some(name.to_owned()),
-        uid: Some(pod.uid.clone()),
-        ..ObjectReference::default()
-    };
-    event::Event { about, kind, reason, message, component: COMPONENT, action: None }
 }
