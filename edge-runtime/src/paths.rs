@@ -96,6 +96,11 @@ impl Paths {
         self.pod(uid).join("plugin-devices.json")
     }
 
+    /// Volumes of CSI drivers that a pod has.
+    pub fn csi_volumes(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("csi-volumes.json")
+    }
+
     /// Certificate, key and cache of the helper for requests of pods; only with `local-api`.
     pub fn api(&self) -> PathBuf {
         self.state().join("api")

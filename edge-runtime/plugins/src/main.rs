@@ -9,13 +9,14 @@ use edge_protocol::build;
 use log::LevelFilter;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 
-/// Files and sockets at once: three for each of 64 plugins, and those of clients.
-const MAX_FILES: rlim_t = 768;
+/// Files and sockets at once: three for each of 64 plugins, and those of clients; three for each of 8 calls of 32 CSI
+/// drivers. The process for fsGroup opens 500 folders.
+const MAX_FILES: rlim_t = 1_536;
 
 const HELP: &str = "usage: edge-plugins --socket PATH [--log LEVEL]
        edge-plugins version [-o json]
 
-Talks to device plugins for a node. Started by edge-runtime, which calls at the socket.";
+Talks to device plugins and CSI drivers for a node. Started by edge-runtime, which calls at the socket.";
 
 fn main() -> ExitCode {
     match work() {
@@ -54,6 +55,11 @@ fn work() -> Result<(), Failed> {
             }
             lexopt::Arg::Long("version") | lexopt::Arg::Short('V') => return version(&mut arguments),
             lexopt::Arg::Value(word) if word == "version" => return version(&mut arguments),
+            // Started by this program itself.
+            lexopt::Arg::Value(word) if word == "own" => {
+                let words: Vec<OsString> = arguments.raw_args().map_err(wrong)?.collect();
+                return sampan_plugins::own(&words).map_err(failed);
+            }
             lexopt::Arg::Long("help") | lexopt::Arg::Short('h') => return print(HELP),
             other => return Err(wrong(other.unexpected())),
         }
@@ -63,7 +69,10 @@ fn work() -> Result<(), Failed> {
     confine();
     sampan_memory::split();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    runtime.block_on(sampan_plugins::run::run(&socket)).map_err(failed)
+    let ended = runtime.block_on(sampan_plugins::run::run(&socket));
+    // Work on a disk that does not answer holds up no end.
+    runtime.shutdown_background();
+    ended.map_err(failed)
 }
 
 /// Prints which build this is, with the flags that are left.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use sampan_plugins_control::{FromHelper, ToHelper};
 use tokio::task::spawn_local;
 
+use crate::csi;
 use crate::device_plugins::{allocate, pre_start};
 use crate::shared::Shared;
 
@@ -24,6 +25,7 @@ pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {
             carry_out(shared, id, async move { pre_start::pre_start(&here, id, &resource, &ids).await });
         }
         ToHelper::Resources { id, resources } => shared.answered(id, resources),
+        line @ (ToHelper::Mount { .. } | ToHelper::Unmount { .. } | ToHelper::Keep { .. }) => csi::told(shared, line),
         ToHelper::Daemon { .. } | ToHelper::Ping {} | ToHelper::End {} => {}
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use crate::connected::Connected;
 use crate::counters::Counters;
+use crate::csi::{self, Csi};
 use crate::plugins::{News, Plugins};
 
 /// Between two texts for the daemon.
@@ -30,6 +31,7 @@ const MAX_REASON: usize = 512;
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) plugins: RefCell<Plugins<Connected, AbortHandle>>,
+    pub(crate) csi: Csi,
     daemon: RefCell<Option<mpsc::Sender<Vec<u8>>>>,
     connection: Cell<u64>,
     /// Orders of the daemon that are under way.
@@ -51,6 +53,7 @@ impl Shared {
         Self {
             settings,
             plugins: RefCell::default(),
+            csi: Csi::default(),
             daemon: RefCell::default(),
             connection: Cell::new(0),
             orders: Cell::new(0),
@@ -76,6 +79,9 @@ impl Shared {
         self.tell(&FromHelper::Hello { version: VERSION });
         self.plugins.borrow_mut().begin();
         self.tell_news_now();
+        if self.settings.csi {
+            csi::tell_drivers(self);
+        }
         self.tell(&FromHelper::Told {});
         self.tell_refused();
         self.counted.take();

@@ -31,6 +31,8 @@ pub(super) struct Host<'a> {
     pub(super) shutting_down: bool,
     /// Another program that serves Services on this machine.
     pub(super) services_elsewhere: Option<&'a str>,
+    /// Attached volumes of CSI drivers, if the node has such drivers.
+    pub(super) volumes_in_use: Option<Vec<String>>,
 }
 
 /// The last report, and when it is repeated.
@@ -155,7 +157,11 @@ impl NodeStatus {
             }
         };
         let all = conditions::conditions(&ready, host.pressure, &board, &self.conditions, cx.wall());
-        Ok(node_object(facts, &settings, &images, all))
+        let mut object = node_object(facts, &settings, &images, all);
+        if let Some(status) = &mut object.status {
+            status.volumes_in_use.clone_from(&host.volumes_in_use);
+        }
+        Ok(object)
     }
 }
 

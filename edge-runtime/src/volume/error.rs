@@ -28,6 +28,9 @@ pub enum VolumeError {
     /// Cured by the claim's or volume's change: wait and try again.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {problem}")]
     Claim { volume: String, problem: String },
+    /// A volume of a CSI driver: cured by the driver, or by an object. `verb` is the kubelet's name of the step.
+    #[error("{verb} failed for volume {volume:?} : {problem}")]
+    Csi { verb: &'static str, volume: String, problem: String },
     #[error("MountVolume.SetUp failed for volume {volume:?} : hostPath type check failed: {} {problem}", path.display())]
     HostPathType { volume: String, path: PathBuf, problem: &'static str },
     #[error("MountVolume.SetUp failed for volume {volume:?} : volume type {source_type} is not supported by this node")]
@@ -65,6 +68,8 @@ impl VolumeError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Owning(_) => "VolumePermissionChangeInProgress",
+            Self::Csi { verb: super::csi::ATTACH, .. } => "FailedAttachVolume",
+            Self::Csi { verb: super::csi::MAP, .. } => "FailedMapVolume",
             _ => Self::FAILED_MOUNT,
         }
     }

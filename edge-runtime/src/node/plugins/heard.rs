@@ -26,6 +26,7 @@ impl Node {
                 self.plugins.answers.clear();
                 self.launch.containers.plugins.down(now);
                 self.orders_lost();
+                self.volumes_lost();
                 self.devices_changed();
             }
             Heard::Room => self.plugins.changed = true,
@@ -43,7 +44,9 @@ impl Node {
                 if !self.cx.recovery.is_under_way() {
                     plugins.kept.retain(|uid| self.cx.pods.contains(uid));
                 }
-                plugins.told(now)
+                let is_news = plugins.told(now);
+                self.volumes_told();
+                is_news
             }
             FromHelper::Allocated { id, ids, pre_start, edits } => {
                 self.allocated(id, ids, pre_start, edits)?;
@@ -54,7 +57,25 @@ impl Node {
                 false
             }
             FromHelper::Failed { id, why, gone } => {
-                self.order_failed(id, &why, gone)?;
+                if !self.volume_failed(id, &why, gone) {
+                    self.order_failed(id, &why, gone)?;
+                }
+                false
+            }
+            FromHelper::Mounted { id, path } => {
+                self.volume_mounted(id, &path);
+                false
+            }
+            FromHelper::Unmounted { id } => {
+                self.volume_unmounted(id);
+                false
+            }
+            FromHelper::Drivers { drivers } => {
+                self.drivers_changed(drivers)?;
+                false
+            }
+            FromHelper::Again { pod, volume } => {
+                self.volume_again(&pod, &volume);
                 false
             }
             FromHelper::AskResources { id, what } => {
