@@ -216,6 +216,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::node::bench::Bench;
 
     fn condition(kind: &str, status: &str, message: &str) -> NodeCondition {
         serde_json::from_value(json!({"type": kind, "status": status, "message": message})).unwrap()
@@ -246,6 +247,26 @@ mod tests {
         assert!(!same(&object(early, "True"), &object(early, "False")));
         assert!(same(&NodeObject::default(), &NodeObject::default()));
         assert!(!same(&NodeObject::default(), &object(early, "True")));
+    }
+
+    #[test]
+    fn volumes_in_use_are_told_by_nodes_with_drivers() {
+        let bench = Bench::new();
+        let told = |volumes_in_use: Option<Vec<String>>| {
+            let host = Host {
+                launch: &bench.node.launch,
+                pressure: Pressure::default(),
+                shutting_down: false,
+                services_elsewhere: None,
+                volumes_in_use,
+            };
+            let object = bench.node.node_status.object(&bench.node.cx, &host).unwrap();
+            object.status.and_then(|status| status.volumes_in_use)
+        };
+        assert_eq!(told(None), None);
+        let volume = || "kubernetes.io/csi/d.example.com^vol-1".to_owned();
+        assert_eq!(told(Some(vec![volume()])), Some(vec![volume()]));
+        assert_eq!(told(Some(Vec::new())), Some(Vec::new()), "the last one has gone, and the API is to know it");
     }
 
     #[test]

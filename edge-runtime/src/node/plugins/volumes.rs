@@ -56,7 +56,7 @@ pub(in crate::node) struct Volumes {
 
 impl Volumes {
     /// Reads what pods have.
-    pub(super) fn load(&mut self, paths: &Paths) {
+    pub(in crate::node) fn load(&mut self, paths: &Paths) {
         self.kept = AllKept::load(paths);
     }
 
