@@ -1,10 +1,10 @@
 //! Service account tokens for the pods of a node, requested in the node's name, so that the API server's own rules for
 //! nodes (node authorizer, NodeRestriction) apply after the checks here.
 //!
-//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, and from
-//! the CSI drivers of its volumes, never from the node. The spec that the bridge has sent is good enough, because these
-//! fields never change (K8s pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API checks that
-//! the pod still exists.
+//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, and
+//! from the CSI drivers of its volumes, never from the node. The spec that the bridge has sent is good enough, because
+//! these fields never change (K8s pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API
+//! checks that the pod still exists.
 
 use edge_protocol::message::{ObjectKey, TokenAnswer, TokenRequest};
 use edge_protocol::state::Body;
