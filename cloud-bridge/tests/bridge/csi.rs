@@ -133,7 +133,10 @@ async fn drivers_of_a_node_are_in_its_csi_node() {
     let mut edge = edge(&bridge, &cluster, &node).await;
     let path = format!("{STORAGE}/csinodes/{node}");
     let csi_node = || send(&cluster.client, Method::GET, &path, Value::Null);
-    let driver = |name: &str, id: &str| json!({"name": name, "nodeID": id, "labels": {format!("{name}/site"): "hall"}, "allocatable": {"count": 8}});
+    let driver = |name: &str, id: &str| {
+        let labels = json!({format!("{name}/site"): "hall"});
+        json!({"name": name, "nodeID": id, "labels": labels, "allocatable": {"count": 8}})
+    };
     let evil = json!({"name": "evil.example.com", "nodeID": "x",
         "labels": {"node-restriction.kubernetes.io/zone": "vault"}});
     let report = |drivers: Value| Report::CsiNode { drivers };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
-use edge_protocol::message::{ObjectKey, TokenRequest};
+use edge_protocol::message::TokenRequest;
 use edge_protocol::version::{ORDERS, RefuseReason, Wants};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
@@ -144,14 +144,12 @@ impl Connection {
     }
 
     fn token(&mut self, id: u64, request: TokenRequest) {
-        let (requests, name, slots) = (self.requests.clone(), self.node.name.clone(), Arc::clone(&self.slots));
+        let (requests, node, slots) = (self.requests.clone(), Arc::clone(&self.node), Arc::clone(&self.slots));
         let sent = self.node.state().body(&Kind::Pod.key(&request.namespace, &request.pod));
-        let node = Arc::clone(&self.node);
         let ask = async move {
             // The semaphore is never closed: it lives as long as this future.
             let _slot = slots.acquire_owned().await;
-            let held = |key: &ObjectKey| node.state().body(key);
-            Done::Token(id, tokens::answer(&requests, &name, sent.as_deref(), held, &request).await)
+            Done::Token(id, tokens::answer(&requests, &node, sent.as_deref(), &request).await)
         };
         self.work.push(ask.boxed());
     }
