@@ -28,7 +28,7 @@ pub use order::{
     ActionStep, ImageStatus, Job, ORDER, Order, OrderPhase, OrderStatus, WAITING_CONFIRMATION, WAITING_TURN, Work,
     waits_for_confirmation, waits_for_turn,
 };
-pub use report::Report;
+pub use report::{MAX_CSI_DRIVERS, Report};
 pub use rule::{Call, CallFailure, CallResult, MAX_BODY, MAX_PAYLOAD, RuleMessage, RuleRequest};
 pub use stream::{StreamId, StreamRequest};
 pub use token::{TokenAnswer, TokenRequest};

@@ -58,6 +58,12 @@ pub const RULES: &str = "rules1";
 /// [`FEATURES`]: a node announces it when it is configured.
 pub const API: &str = "api1";
 
+/// The node mounts volumes of CSI drivers: it requests objects of kind `CSIDriver`, claims with the `attachment` of
+/// their volume, and the Secrets that volumes name, and reports its drivers
+/// ([`Report::CsiNode`](crate::message::Report::CsiNode)). Not in [`FEATURES`]: a node announces it when it is
+/// configured.
+pub const CSI: &str = "csi1";
+
 /// Most namespaces that a node may be interested in besides those of its pods.
 pub const MAX_INTERESTS: usize = 64;
 
@@ -182,11 +188,14 @@ pub struct Wants {
     pub rules: bool,
     /// The node's pods send requests to the API through the link.
     pub api: bool,
+    /// The node mounts volumes of CSI drivers.
+    pub csi: bool,
 }
 
 impl Wants {
     /// Everything, as a bridge does.
-    pub const ALL: Self = Self { services: true, routes: true, policies: true, devices: true, rules: true, api: true };
+    pub const ALL: Self =
+        Self { services: true, routes: true, policies: true, devices: true, rules: true, api: true, csi: true };
 
     /// Returns the features that a hello requests.
     pub fn of(hello: &Hello) -> Self {
@@ -198,6 +207,7 @@ impl Wants {
             devices: has(DEVICES),
             rules: has(RULES),
             api: has(API),
+            csi: has(CSI),
         }
     }
 }
@@ -213,6 +223,7 @@ pub fn features(compress: bool, wants: Wants) -> impl Iterator<Item = &'static s
         (wants.devices, DEVICES),
         (wants.rules, RULES),
         (wants.api, API),
+        (wants.csi, CSI),
     ];
     let wanted = wanted.into_iter().filter_map(|(wanted, name)| wanted.then_some(name));
     FEATURES.iter().copied().chain(packed).chain(wanted)
@@ -246,6 +257,8 @@ mod tests {
         assert_eq!(common_features(false, &hello(&[SERVICES])), [SERVICES], "an older node is told of no policy");
         assert_eq!(common_features(false, &hello(&[API])), [API]);
         assert!(!features(false, Wants { api: false, ..Wants::ALL }).any(|name| name == API));
+        assert_eq!(common_features(false, &hello(&[CSI])), [CSI]);
+        assert!(!features(false, Wants { csi: false, ..Wants::ALL }).any(|name| name == CSI));
     }
 
     #[test]

@@ -294,6 +294,9 @@ fn to_cloud() -> Vec<ToCloud> {
             },
             credit: 65_536,
         },
+        report(Report::CsiNode {
+            drivers: json!([{"name": "hostpath.csi.k8s.io", "nodeID": "edge-1", "allocatable": {"count": 8}}]),
+        }),
     ]
 }
 
@@ -317,7 +320,7 @@ fn g21_every_variant_inside_a_message_has_a_golden_frame() {
     variants!(down, ToEdge::Token { answer, .. } => answer, TokenAnswer { Issued, Refused, Unknown });
     variants!(down, ToEdge::Renewed { answer } => answer, RenewAnswer { Issued, Refused, Unknown });
     variants!(up, ToCloud::Up { report, .. } => report,
-        Report { PodStatus, PodGone, Node, Event, MirrorPod, MirrorGone, Order, Unknown });
+        Report { PodStatus, PodGone, Node, Event, MirrorPod, MirrorGone, Order, CsiNode, Unknown });
 }
 
 fn check<T: Message + PartialEq + Debug + Clone>(messages: &[T], fixture: &str) {

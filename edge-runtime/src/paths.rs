@@ -96,6 +96,11 @@ impl Paths {
         self.pod(uid).join("plugin-devices.json")
     }
 
+    /// Volumes of CSI drivers that a pod has.
+    pub fn csi_volumes(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("csi-volumes.json")
+    }
+
     /// Names of resources that plugins have had, one a line.
     pub fn plugin_resources(&self) -> PathBuf {
         self.state().join("plugin-resources")

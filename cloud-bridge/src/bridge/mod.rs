@@ -18,6 +18,7 @@
 //! | `rejections` | pure: how often refusals of a node are told |
 //! | `autonomy` | how long the pods of a silent node are left alone |
 //! | `devices` | Devices behind nodes: what nodes are told of them, and what they report |
+//! | `attachments` | VolumeAttachments of the volumes of CSI drivers |
 //! | `followed` | two kinds that belong together, read and watched for all nodes |
 //! | `jobs` | fleet jobs: who is told what when, and what has come of it |
 //! | `rules` | what travels between nodes' brokers, servers and HTTP by rules |
@@ -38,6 +39,7 @@
 
 mod api_health;
 mod api_proxy;
+mod attachments;
 mod autonomy;
 mod backend;
 mod chunks;

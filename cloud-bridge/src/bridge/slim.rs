@@ -24,7 +24,7 @@ use apimachinery::well_known::MIRROR_ANNOTATION;
 use object::{digest_of, key, trimmed, with_status};
 
 pub use node::SlimNode;
-pub use object::{config_object, made_object};
+pub use object::{config_object, made_object, with_attachment};
 
 /// A pod as read from the API. Spec and status stay JSON, so that fields of newer API servers are passed on.
 #[derive(Clone, Debug, Deserialize)]
@@ -114,7 +114,7 @@ impl SlimPod {
         let generation = self.metadata.generation.unwrap_or_default();
         let version = self.metadata.resource_version.as_deref().and_then(|text| text.parse().ok());
         let terminating = self.metadata.deletion_timestamp.is_some();
-        let mut refs = references(&key.namespace, &self.spec);
+        let mut refs = references(&key.namespace, &key.name, &self.spec);
         if mirror_of.is_some() {
             // The node made it up, so the objects that it names give no rights. Runtime classes are readable by all
             // nodes.

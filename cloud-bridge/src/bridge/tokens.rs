@@ -1,15 +1,19 @@
 //! Service account tokens for the pods of a node, requested in the node's name, so that the API server's own rules for
 //! nodes (node authorizer, NodeRestriction) apply after the checks here.
 //!
-//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, never
-//! from the node. The spec that the bridge has sent is good enough, because these fields never change (K8s
-//! pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API checks that the pod still exists.
+//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, and
+//! from the CSI drivers of its volumes, never from the node. The spec that the bridge has sent is good enough, because
+//! these fields never change (K8s pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API
+//! checks that the pod still exists.
 
-use edge_protocol::message::{TokenAnswer, TokenRequest};
+use edge_protocol::message::{ObjectKey, TokenAnswer, TokenRequest};
 use edge_protocol::state::Body;
 use serde_json::{Value, json};
 
+use super::node::Node;
+use super::pod_references::{references, volume_references};
 use super::requests::{Requests, is_path_segment};
+use super::told::kinds::Kind;
 use apimachinery::well_known::MIRROR_ANNOTATION;
 use sampan_log::printable::printable;
 
@@ -19,7 +23,7 @@ const DEFAULT_SECONDS: i64 = 3600;
 /// Requests the token from the API; every outcome is an answer. `sent`: the pod as the node has it.
 pub(super) async fn answer(
     requests: &Requests,
-    node: &str,
+    node: &Node,
     sent: Option<&Body>,
     request: &TokenRequest,
 ) -> TokenAnswer {
@@ -27,7 +31,7 @@ pub(super) async fn answer(
         Ok(answer) => answer,
         Err(reason) => {
             let pod = printable(format_args!("{}/{}", request.namespace, request.pod)).to_string();
-            log::warn!("node {node}: token for pod {pod}: {}", printable(&reason));
+            log::warn!("node {}: token for pod {pod}: {}", node.name, printable(&reason));
             TokenAnswer::Refused { reason }
         }
     }
@@ -35,7 +39,7 @@ pub(super) async fn answer(
 
 async fn ask(
     requests: &Requests,
-    node: &str,
+    node: &Node,
     sent: Option<&Body>,
     request: &TokenRequest,
 ) -> Result<TokenAnswer, String> {
@@ -48,7 +52,8 @@ async fn ask(
         Some(pod) => pod,
         None => requests.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await.map_err(failed)?,
     };
-    let account = permitted(&pod, node, uid, &request.audience, request.expiration_seconds)?;
+    let by_driver = || is_of_driver(&pod, request, |key| node.state().body(key).as_deref().and_then(read));
+    let account = permitted(&pod, &node.name, uid, &request.audience, request.expiration_seconds, by_driver)?;
     let audiences: Vec<&str> = Some(request.audience.as_str()).filter(|a| !a.is_empty()).into_iter().collect();
     let body = json!({
         "apiVersion": "authentication.k8s.io/v1",
@@ -68,8 +73,36 @@ fn read(sent: &Body) -> Option<Value> {
     serde_json::from_str(sent.text()).ok()
 }
 
-/// The service account of a pod, if the pod belongs to this node and may request such a token.
-fn permitted(pod: &Value, node: &str, uid: &str, audience: &str, seconds: i64) -> Result<String, String> {
+/// Whether the CSI driver of a volume asks for such a token (K8s plugin/pkg/admission/noderestriction,
+/// `podReferencesAudience`). `held`: objects that the node has.
+fn is_of_driver(pod: &Value, request: &TokenRequest, held: impl Fn(&ObjectKey) -> Option<Value>) -> bool {
+    let TokenRequest { namespace, pod: name, audience, expiration_seconds, .. } = request;
+    let asks = |driver: &ObjectKey| {
+        let object = held(driver).unwrap_or_default();
+        object["spec"]["tokenRequests"].as_array().into_iter().flatten().any(|wanted| {
+            wanted["audience"].as_str().unwrap_or_default() == audience
+                && wanted["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS) == *expiration_seconds
+        })
+    };
+    references(namespace, name, &pod["spec"]).iter().any(|key| {
+        if Kind::CsiDriver.is(key) {
+            return asks(key);
+        }
+        let of_claim = || volume_references(key, &held(key).unwrap_or_default());
+        Kind::Claim.is(key) && of_claim().iter().any(|name| Kind::CsiDriver.is(name) && asks(name))
+    })
+}
+
+/// The service account of a pod, if the pod belongs to this node and may request such a token: a volume asks for it, or
+/// `by_driver` says that a CSI driver does.
+fn permitted(
+    pod: &Value,
+    node: &str,
+    uid: &str,
+    audience: &str,
+    seconds: i64,
+    by_driver: impl FnOnce() -> bool,
+) -> Result<String, String> {
     if pod["metadata"]["uid"] != uid {
         return Err("the pod of this name is another one by now".to_owned());
     }
@@ -85,7 +118,7 @@ fn permitted(pod: &Value, node: &str, uid: &str, audience: &str, seconds: i64) -
         token["audience"].as_str().unwrap_or_default() == audience
             && token["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS) == seconds
     });
-    if !wanted {
+    if !wanted && !by_driver() {
         return Err(format!("no volume of the pod asks for a token for audience {audience:?} and {seconds} s"));
     }
     let account = pod["spec"]["serviceAccountName"].as_str().unwrap_or("default");
@@ -124,22 +157,25 @@ mod tests {
     #[test]
     fn only_what_a_pod_of_this_node_asks_for_is_asked_for() {
         let robot = Ok("robot".to_owned());
-        assert_eq!(permitted(&pod(), "edge-1", "u-1", "", 3607), robot);
-        assert_eq!(permitted(&pod(), "edge-1", "u-1", "vault", 3600), robot);
+        assert_eq!(permitted(&pod(), "edge-1", "u-1", "", 3607, || false), robot);
+        assert_eq!(permitted(&pod(), "edge-1", "u-1", "vault", 3600, || false), robot);
         for (node, uid, audience, seconds) in [
             ("edge-2", "u-1", "", 3607),
             ("edge-1", "u-2", "", 3607),
             ("edge-1", "u-1", "bank", 3607),
             ("edge-1", "u-1", "", 86_400),
         ] {
-            assert!(permitted(&pod(), node, uid, audience, seconds).is_err(), "{node} {uid} {audience} {seconds}");
+            assert!(
+                permitted(&pod(), node, uid, audience, seconds, || false).is_err(),
+                "{node} {uid} {audience} {seconds}"
+            );
         }
         let mut mirror = pod();
         mirror["metadata"]["annotations"] = json!({MIRROR_ANNOTATION: "f-1"});
-        assert!(permitted(&mirror, "edge-1", "u-1", "", 3607).is_err());
+        assert!(permitted(&mirror, "edge-1", "u-1", "", 3607, || false).is_err());
         let mut odd = pod();
         odd["spec"]["serviceAccountName"] = "a/../b".into();
-        assert!(permitted(&odd, "edge-1", "u-1", "", 3607).is_err());
+        assert!(permitted(&odd, "edge-1", "u-1", "", 3607, || false).is_err());
     }
 
     #[test]
@@ -148,9 +184,33 @@ mod tests {
         pod["metadata"]["name"] = "p".into();
         let bound = serde_json::from_value::<SlimPod>(pod).unwrap().into_bound().unwrap();
         let sent = read(&bound.object.text()).unwrap();
-        assert_eq!(permitted(&sent, "edge-1", "u-1", "vault", 3600), Ok("robot".to_owned()));
-        assert!(permitted(&sent, "edge-1", "u-2", "vault", 3600).is_err(), "a pod of that name before");
-        assert!(permitted(&sent, "edge-1", "u-1", "bank", 3600).is_err());
+        assert_eq!(permitted(&sent, "edge-1", "u-1", "vault", 3600, || false), Ok("robot".to_owned()));
+        assert!(permitted(&sent, "edge-1", "u-2", "vault", 3600, || false).is_err(), "a pod of that name before");
+        assert!(permitted(&sent, "edge-1", "u-1", "bank", 3600, || false).is_err());
+    }
+
+    #[test]
+    fn driver_of_a_volume_asks_for_tokens_of_the_pod() {
+        let driver =
+            json!({"spec": {"tokenRequests": [{"audience": "vault"}, {"audience": "", "expirationSeconds": 900}]}});
+        let spec = json!({"csi": {"driver": "d"}, "claimRef": {"namespace": "ns", "name": "data"}});
+        let claim = json!({"volume": {"spec": spec}});
+        let held = |key: &ObjectKey| match (key.kind.as_str(), key.name.as_str()) {
+            ("CSIDriver", "d") => Some(driver.clone()),
+            ("PersistentVolumeClaim", "data") => Some(claim.clone()),
+            _ => None,
+        };
+        let asks = |volume: Value, audience: &str, expiration_seconds: i64| {
+            let pod = json!({"spec": {"volumes": [volume]}});
+            let (namespace, name, uid, audience) = ("ns".into(), "web".into(), "u-1".into(), audience.into());
+            is_of_driver(&pod, &TokenRequest { namespace, pod: name, uid, audience, expiration_seconds }, held)
+        };
+        let inline = || json!({"csi": {"driver": "d"}});
+        let claimed = |name: &str| json!({"persistentVolumeClaim": {"claimName": name}});
+        assert!(asks(inline(), "vault", 3600) && asks(inline(), "", 900) && asks(claimed("data"), "vault", 3600));
+        assert!(!asks(inline(), "vault", 900) && !asks(inline(), "bank", 3600));
+        assert!(!asks(claimed("other"), "vault", 3600) && !asks(json!({"csi": {"driver": "e"}}), "vault", 3600));
+        assert!(!asks(json!({"emptyDir": {}}), "vault", 3600));
     }
 
     #[test]

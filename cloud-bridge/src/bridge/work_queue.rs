@@ -30,6 +30,8 @@ pub enum Lane {
     Pod(String),
     /// The node's own object.
     Node,
+    /// The node's CSI drivers. Apart from its object: a missing right to write them must not hold that one.
+    Csi,
     /// Events about one object for one reason, by its uid and the reason: repetitions are counted. Others share a sync of
     /// the API's disk.
     Events(String, String),
@@ -54,6 +56,7 @@ impl Lane {
             }
             Report::MirrorGone { namespace, name, .. } => Self::Mirror(format!("{namespace}/{name}")),
             Report::Order { job, .. } => Self::Order(job.clone()),
+            Report::CsiNode { .. } => Self::Csi,
             Report::Node { .. } | Report::Unknown => Self::Node,
         }
     }
@@ -202,6 +205,7 @@ fn replaces(newer: &Report, older: &Report) -> bool {
         (Report::PodStatus { .. }, Report::PodStatus { .. })
             | (Report::Node { .. }, Report::Node { .. })
             | (Report::Order { .. }, Report::Order { .. })
+            | (Report::CsiNode { .. }, Report::CsiNode { .. })
     )
 }
 
@@ -220,6 +224,7 @@ pub fn describe(report: &Report) -> String {
         Report::MirrorPod { pod } => format!("mirror of {}", pod["metadata"]["name"].as_str().unwrap_or_default()),
         Report::MirrorGone { namespace, name, .. } => format!("end of mirror {namespace}/{name}"),
         Report::Order { job, .. } => format!("progress of job {job}"),
+        Report::CsiNode { .. } => "CSI drivers".to_owned(),
         Report::Unknown => "unknown report".to_owned(),
     };
     printable(words).to_string()

@@ -22,6 +22,7 @@ mod round;
 mod services;
 mod shared;
 mod uses;
+mod volumes;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub struct World {
     orders: Orders,
     /// Whether lists are withheld: none is sent as complete.
     withheld: bool,
+    /// Number of nodes that mount volumes of CSI drivers.
+    csi_nodes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +97,11 @@ struct Pod {
     key: ObjectKey,
     /// In order. Pods that name the same objects share the text.
     refs: Box<[Arc<ObjectKey>]>,
+    /// CSIDrivers that its specification names, in order.
+    drivers: Box<[Arc<ObjectKey>]>,
+    /// Those that it gets because its node mounts volumes of CSI drivers, and what the volumes of its claims name, in
+    /// order.
+    volumes: Box<[Arc<ObjectKey>]>,
     generation: i64,
     version: Option<u64>,
     terminating: bool,
@@ -127,8 +135,13 @@ impl World {
     pub fn drop_node(&mut self, node: &str) -> Vec<Effect> {
         let mut effects = Vec::new();
         let view = self.nodes.remove(node).unwrap_or_default();
-        view.pods.values().flat_map(|pod| &pod.refs).for_each(|key| self.rooms.leave(node, key));
-        for refs in view.pods.into_values().map(|pod| pod.refs).chain([view.own, view.behind]) {
+        self.csi_nodes -= usize::from(view.wants.csi);
+        view.pods.values().flat_map(|pod| pod.names()).for_each(|key| self.rooms.leave(node, key));
+        let of_pods = view.pods.into_values().flat_map(|pod| {
+            let Pod { refs, volumes, .. } = *pod;
+            [refs, volumes]
+        });
+        for refs in of_pods.chain([view.own, view.behind]) {
             self.release(node, &refs, &mut effects);
         }
         // What it gives back may be for other nodes.
@@ -178,10 +191,10 @@ impl World {
         let ordered = !view.takes_orders || self.orders.are_of(view.round);
         let mut complete = !self.withheld && view.seeded && view.asked.is_empty() && placed && told && ordered;
         for pod in view.pods.values_mut() {
-            if !view.listed && pod.refs.iter().any(|name| late(name)) {
+            if !view.listed && pod.names().any(|name| late(name)) {
                 complete = false;
             }
-            if pod.held.is_some() && (pod.terminating || !pod.refs.iter().any(|name| pending(name))) {
+            if pod.held.is_some() && (pod.terminating || !pod.names().any(|name| pending(name))) {
                 let object = pod.held.take();
                 effects.extend(object.map(|object| Effect::Set { node: node.to_owned(), object }));
             }

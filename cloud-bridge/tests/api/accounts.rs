@@ -101,6 +101,21 @@ async fn a_pod_gets_an_account_and_its_token_dies_with_it() {
     assert_eq!(review(&api, for_vault, json!(["vault", "x"])).await["audiences"], json!(["vault"]));
     assert_eq!(review(&api, for_vault, json!([])).await["authenticated"], Value::Null);
 
+    // So is one that the CSI driver of a volume asks for.
+    let requests = json!([{"audience": "bank"}]);
+    let driver = json!({"metadata": {"name": "d.example.com"},
+        "spec": {"volumeLifecycleModes": ["Ephemeral"], "tokenRequests": requests}});
+    api.post("/apis/storage.k8s.io/v1/csidrivers", driver).await.ok();
+    let mut inline = pod("inline");
+    inline["spec"]["nodeName"] = json!("n1");
+    inline["spec"]["volumes"] = json!([{"name": "v", "csi": {"driver": "d.example.com"}}]);
+    let inline = api.post(&api.path("pods"), inline).await.ok();
+    let mut asked = request(&inline);
+    asked["spec"]["audiences"] = json!(["bank"]);
+    as_node(&api, &path, asked.clone()).await.ok();
+    asked["spec"]["audiences"] = json!(["vault"]);
+    as_node(&api, &path, asked).await.fails_with(403, "audience \"vault\" not found in pod spec volume");
+
     api.delete(&api.path("pods/p"), json!({"gracePeriodSeconds": 0})).await.ok();
     assert_eq!(review(&api, &token, json!([])).await["authenticated"], Value::Null);
 }

@@ -261,6 +261,12 @@ impl Edge {
         Self::connect_as(address, identity, &identity.node, store, true, wants).await.unwrap()
     }
 
+    /// Same as [`connect`](Self::connect), for a node that mounts volumes of CSI drivers.
+    pub async fn connect_with_csi(address: SocketAddr, identity: &Identity, store: Store) -> Self {
+        let wants = Wants { csi: true, ..Wants::default() };
+        Self::connect_as(address, identity, &identity.node, store, false, wants).await.unwrap()
+    }
+
     async fn connect_as(
         address: SocketAddr,
         identity: &Identity,

@@ -24,7 +24,11 @@ pub(super) fn of_report(report: &Report) -> Result<(), SessionError> {
         }
         Report::MirrorGone { namespace, name, static_uid } => [namespace, name, static_uid],
         Report::Order { job, .. } => return check(job, LONGEST),
-        Report::Node { .. } | Report::Event { .. } | Report::MirrorPod { .. } | Report::Unknown => return Ok(()),
+        Report::Node { .. }
+        | Report::Event { .. }
+        | Report::MirrorPod { .. }
+        | Report::CsiNode { .. }
+        | Report::Unknown => return Ok(()),
     };
     names.into_iter().try_for_each(|name| check(name, LONGEST))
 }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Most CSI drivers that a node reports.
+pub const MAX_CSI_DRIVERS: usize = 32;
+
 /// One thing a node reports. Kept in the node's durable outbox until the bridge acknowledges it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -20,6 +23,10 @@ pub enum Report {
     MirrorGone { namespace: String, name: String, static_uid: String },
     /// Newest [`OrderStatus`](super::OrderStatus) of the job with this uid.
     Order { job: String, status: serde_json::Value },
+    /// CSI drivers of this node, at most [`MAX_CSI_DRIVERS`]; an empty list if there are none any more. Newest wins.
+    /// Each is `{"name", "nodeID", "labels": {KEY: VALUE}, "allocatable": {"count": N}}`: `labels` are its topology.
+    /// Both may be absent, and other fields are ignored. A node passes on what its helper says.
+    CsiNode { drivers: serde_json::Value },
     /// A report this build does not know; acknowledged with a refusal.
     #[serde(other)]
     Unknown,

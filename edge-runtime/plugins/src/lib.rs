@@ -1,6 +1,7 @@
-//! The helper of a node that talks to device plugins of Kubernetes (`v1beta1`), as a library. It takes registrations,
-//! follows the devices of plugins, chooses among those that the daemon offers, and asks plugins to allocate them. It
-//! keeps no state but registrations, and these in memory: allocations are the daemon's.
+//! The helper of a node that talks to device plugins (`v1beta1`) and CSI drivers of Kubernetes, as a library. It takes
+//! registrations, follows the devices of plugins, chooses among those that the daemon offers, and asks plugins to allocate
+//! them. It mounts volumes of CSI drivers. It keeps no state but registrations, in memory, and records of volumes, in the
+//! file system: allocations are the daemon's.
 //!
 //! | module | owns |
 //! |---|---|
@@ -9,6 +10,7 @@
 //! | `shared` | what all tasks use: the plugins, the daemon, what is refused |
 //! | `orders` | lines of the daemon |
 //! | `device_plugins` | registrations, lists of devices, orders |
+//! | `csi` | volumes of CSI drivers |
 //! | `registry` | the folder in which plugins of any type are found by their socket |
 //! | `pod_resources` | the socket for clients that ask which pod has which device |
 //! | `connected` | a plugin that can be called |
@@ -31,6 +33,7 @@ mod choose;
 mod connected;
 mod control;
 mod counters;
+mod csi;
 mod device_plugins;
 mod edits;
 mod folder;
@@ -47,3 +50,5 @@ pub mod run;
 mod serve;
 mod shared;
 mod wire;
+
+pub use csi::own;

@@ -31,6 +31,30 @@ fn is_word(word: &str, most: usize) -> bool {
         && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
+/// Whether it may be the name of a CSI driver: as `ValidateCSIDriverName` in Kubernetes' `pkg/apis/core/validation`. Its
+/// folder is beside `volumeDevices`.
+pub(crate) fn is_driver(name: &str) -> bool {
+    name.len() <= 63 && name != "volumeDevices" && name.to_ascii_lowercase().split('.').all(is_label)
+}
+
+/// Whether it may be the UID of a pod, or the name of a volume: a folder has this name.
+pub(crate) fn is_folder(name: &str) -> bool {
+    is_word(name, 253)
+}
+
+/// Whether it may be the key of a label.
+pub(crate) fn is_label_key(key: &str) -> bool {
+    match key.split_once('/') {
+        Some((domain, name)) => domain.len() <= 253 && domain.split('.').all(is_label) && is_word(name, 63),
+        None => is_word(key, 63),
+    }
+}
+
+/// Whether it may be the value of a label.
+pub(crate) fn is_label_value(value: &str) -> bool {
+    value.is_empty() || is_word(value, 63)
+}
+
 /// Whether first and last byte are such.
 fn is_framed(text: &str, is_such: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
@@ -127,6 +151,29 @@ mod tests {
         for name in ["", ".", "..", "a/b", "/a", "../a", "a\0b", &"x".repeat(256)] {
             assert!(!is_file_name(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn drivers_and_volumes_have_names_of_folders() {
+        for name in ["nfs.csi.k8s.io", "a", "Hostpath.csi.K8s.io"] {
+            assert!(is_driver(name), "{name}");
+        }
+        for name in ["", "..", "a/b", "a..b", "a_b", "volumeDevices", "a.b/", &"x".repeat(64)] {
+            assert!(!is_driver(name), "{name}");
+        }
+        assert!(is_folder("pvc-0a1b") && is_folder("a_b.C") && is_folder(&"x".repeat(253)));
+        for name in ["", ".", "..", "a/b", "../a", ".a", "a\0", "a b", "kubernetes.io~csi", &"x".repeat(254)] {
+            assert!(!is_folder(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn labels_have_keys_and_values() {
+        assert!(is_label_key("topology.kubernetes.io/zone") && is_label_key("zone") && is_label_value(""));
+        for key in ["", "/", "a/", "/a", "A.b/c", "a/b/c", "a b"] {
+            assert!(!is_label_key(key), "{key}");
+        }
+        assert!(!is_label_value("-") && !is_label_value(&"v".repeat(64)));
     }
 
     #[test]

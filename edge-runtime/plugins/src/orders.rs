@@ -5,13 +5,14 @@ use std::rc::Rc;
 use sampan_plugins_control::{FromHelper, ToHelper};
 use tokio::task::spawn_local;
 
+use crate::csi;
 use crate::device_plugins::{allocate, pre_start};
 use crate::shared::Shared;
 
 /// Orders at once.
 const MAX_ORDERS: usize = 256;
 /// Longest reason of a failure, characters: it becomes the message of an event, and repeats what a plugin has sent.
-const MAX_REASON: usize = 1_024;
+pub(crate) const MAX_REASON: usize = 1_024;
 
 /// A line of the daemon.
 pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {
@@ -26,6 +27,7 @@ pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {
             carry_out(shared, id, async move { pre_start::pre_start(&here, id, &resource, &ids).await });
         }
         ToHelper::Resources { id, resources } => shared.answered(id, resources),
+        line @ (ToHelper::Mount { .. } | ToHelper::Unmount { .. } | ToHelper::Keep { .. }) => csi::told(shared, line),
         ToHelper::Daemon { .. } | ToHelper::Ping {} | ToHelper::End {} => {}
     }
 }

@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use crate::connected::Connected;
 use crate::counters::Counters;
+use crate::csi::{self, Csi};
 use crate::kept;
 use crate::plugins::{News, Plugins};
 use crate::refused::Refused;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     /// File with registrations, for another helper.
     pub(crate) registrations: PathBuf,
     pub(crate) plugins: RefCell<Plugins<Connected, AbortHandle>>,
+    pub(crate) csi: Csi,
     daemon: RefCell<Option<Teller>>,
     connection: Cell<u64>,
     /// Orders of the daemon that are under way.
@@ -56,6 +58,7 @@ impl Shared {
             settings,
             registrations,
             plugins: RefCell::default(),
+            csi: Csi::default(),
             daemon: RefCell::default(),
             connection: Cell::new(0),
             orders: Cell::new(0),
@@ -82,6 +85,9 @@ impl Shared {
         self.tell(&FromHelper::Hello { version: VERSION });
         self.plugins.borrow_mut().begin();
         self.tell_news_now();
+        if self.settings.csi {
+            csi::tell_drivers(self);
+        }
         self.tell(&FromHelper::Told {});
         self.refused.borrow_mut().begin();
         self.tell_refused_now();

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod python;
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use sampan_plugins_control::{Edits, FromHelper, ToHelper};
@@ -13,14 +14,6 @@ use support::*;
 use tokio::task::spawn_blocking;
 
 const RESOURCE: &str = "example.com/python";
-
-/// Where `edge-runtime/grpc/tests/grpc_requirements.txt` is installed.
-fn packages() -> PathBuf {
-    let usual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/grpcio");
-    let packages = std::env::var_os("SAMPAN_GRPCIO").map_or(usual, PathBuf::from);
-    assert!(packages.join("grpc").is_dir(), "grpcio is to be in {}: see grpc_requirements.txt", packages.display());
-    packages
-}
 
 /// Ends with the test, by its id.
 struct Python {
@@ -33,7 +26,7 @@ impl Python {
     async fn start(root: &Path) -> Self {
         let mut command = std::process::Command::new("python3");
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/device_plugin.py")).arg(root);
-        command.env("PYTHONPATH", packages()).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("PYTHONPATH", python::packages()).env("PYTHONDONTWRITEBYTECODE", "1");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let mut python = Self { child, input, output: Some(BufReader::new(output)) };

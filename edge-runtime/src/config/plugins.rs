@@ -1,5 +1,5 @@
-//! The `plugins` section: whether device plugins of Kubernetes offer devices of this board to pods, and where they find
-//! the node.
+//! The `plugins` section: whether device plugins of Kubernetes offer devices of this board to pods, and CSI drivers
+//! volumes, and where they find the node.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -23,6 +23,8 @@ pub struct PluginsConfig {
     pub device_plugins: bool,
     /// Serve podresources.
     pub pod_resources: bool,
+    /// Take CSI drivers.
+    pub csi: bool,
     pub cdi_folders: Vec<PathBuf>,
 }
 
@@ -32,6 +34,7 @@ impl Default for PluginsConfig {
             root: "/var/lib/kubelet".into(),
             device_plugins: false,
             pod_resources: false,
+            csi: false,
             cdi_folders: vec!["/etc/cdi".into(), "/var/run/cdi".into()],
         }
     }
@@ -39,7 +42,7 @@ impl Default for PluginsConfig {
 
 impl PluginsConfig {
     pub fn is_on(&self) -> bool {
-        self.device_plugins || self.pod_resources
+        self.device_plugins || self.pod_resources || self.csi
     }
 
     /// What the helper is told. `devices`: resources that this node has without a plugin.
@@ -48,6 +51,7 @@ impl PluginsConfig {
             root: self.root.clone(),
             device_plugins: self.device_plugins,
             pod_resources: self.pod_resources,
+            csi: self.csi,
             cdi_folders: self.cdi_folders.clone(),
             taken: devices.keys().cloned().collect(),
         }

@@ -206,6 +206,7 @@ fn plugins_are_off_unless_configured() {
     assert!(!plugins("plugins: {root: /srv/kubelet}").is_on());
     assert!(plugins("plugins: {device-plugins: true}").is_on());
     assert!(plugins("plugins: {pod-resources: true}").is_on());
+    assert!(plugins("plugins: {csi: true}").is_on());
     let config = load("plugins: {device-plugins: true}\ndevices: {a.b/d: [/dev/x], a.b/c: [/dev/y]}").expect("valid");
     let settings = config.plugins.settings(&config.devices);
     assert_eq!(settings.root, Path::new("/var/lib/kubelet"));

@@ -42,6 +42,7 @@ impl Node {
             self.devices.step(&self.cx);
             self.local_api.step();
             self.plugins_step()?;
+            self.volumes_step();
             self.orders.step(&mut self.cx)?;
             // After all steps that report.
             let reports = self.send_reports(now);
@@ -58,6 +59,7 @@ impl Node {
                 self.policies.wake(),
                 self.dns.wake(&self.services),
                 self.orders.wake(),
+                self.plugins.volumes.wake(now),
                 self.notify.alive(now),
             ];
             let wake = wake.into_iter().flatten().min();

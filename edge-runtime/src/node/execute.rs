@@ -194,6 +194,7 @@ impl Node {
         self.launch.containers.cpus.free(uid);
         self.launch.containers.free_allocations(uid);
         self.plugins.forget(uid);
+        self.plugins.volumes.forget(uid);
         self.tokens.forget(uid);
         self.resync.forget(uid);
         // Exits that no turn of the pod has handled are dropped now.

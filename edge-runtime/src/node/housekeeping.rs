@@ -54,6 +54,7 @@ impl Node {
             pressure: self.eviction.pressure,
             shutting_down: self.shutdown.is_under_way(),
             services_elsewhere: self.services.elsewhere(),
+            volumes_in_use: self.cx.config.plugins.csi.then(|| self.plugins.volumes.kept.in_use()),
         };
         self.node_status.report(&mut self.cx, &host, now)
     }

@@ -3,7 +3,7 @@
 use edge_protocol::edge::EdgeFacts;
 use edge_protocol::message::Position;
 use edge_protocol::stream::StreamEvent;
-use edge_protocol::version::{POLICIES, Wants};
+use edge_protocol::version::{CSI, POLICIES, Wants};
 use jiff::Timestamp;
 
 use super::Node;
@@ -35,6 +35,9 @@ impl Node {
                 self.dns.connected(&mut self.services, &welcome.features);
                 self.devices.connected(&mut self.cx, &welcome.features)?;
                 self.local_api.connected(&self.cx);
+                if welcome.features.iter().any(|feature| feature == CSI) {
+                    self.report_drivers()?;
+                }
                 self.static_pods.connected();
                 self.static_pods.ask_for_mirrors(&mut self.cx)?;
             }
@@ -89,6 +92,7 @@ impl Node {
                 devices: self.cx.config.device_twin.is_some(),
                 rules: self.cx.config.device_twin.is_some(),
                 api: self.cx.config.local_api.is_on(),
+                csi: self.cx.config.plugins.csi,
             },
             interests,
             ..EdgeFacts::new(self.cx.config.node_name.clone(), self.cx.clock.boot_id().to_string())

@@ -29,6 +29,8 @@ pub(super) struct Host<'a> {
     pub(super) shutting_down: bool,
     /// Another program that serves Services on this machine.
     pub(super) services_elsewhere: Option<&'a str>,
+    /// Attached volumes of CSI drivers, if the node has such drivers.
+    pub(super) volumes_in_use: Option<Vec<String>>,
 }
 
 /// The last report, and when it is repeated.
@@ -153,7 +155,11 @@ impl NodeStatus {
             }
         };
         let all = conditions::conditions(&ready, host.pressure, &board, &self.conditions, cx.wall());
-        Ok(node_object(facts, &settings, &images, all))
+        let mut object = node_object(facts, &settings, &images, all);
+        if let Some(status) = &mut object.status {
+            status.volumes_in_use.clone_from(&host.volumes_in_use);
+        }
+        Ok(object)
     }
 }
 
@@ -208,6 +214,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::node::bench::Bench;
 
     fn condition(kind: &str, status: &str, message: &str) -> NodeCondition {
         serde_json::from_value(json!({"type": kind, "status": status, "message": message})).unwrap()
@@ -238,6 +245,26 @@ mod tests {
         assert!(!same(&object(early, "True"), &object(early, "False")));
         assert!(same(&NodeObject::default(), &NodeObject::default()));
         assert!(!same(&NodeObject::default(), &object(early, "True")));
+    }
+
+    #[test]
+    fn volumes_in_use_are_told_by_nodes_with_drivers() {
+        let bench = Bench::new();
+        let told = |volumes_in_use: Option<Vec<String>>| {
+            let host = Host {
+                launch: &bench.node.launch,
+                pressure: Pressure::default(),
+                shutting_down: false,
+                services_elsewhere: None,
+                volumes_in_use,
+            };
+            let object = bench.node.node_status.object(&bench.node.cx, &host).unwrap();
+            object.status.and_then(|status| status.volumes_in_use)
+        };
+        assert_eq!(told(None), None);
+        let volume = || "kubernetes.io/csi/d.example.com^vol-1".to_owned();
+        assert_eq!(told(Some(vec![volume()])), Some(vec![volume()]));
+        assert_eq!(told(Some(Vec::new())), Some(Vec::new()), "the last one has gone, and the API is to know it");
     }
 
     #[test]

@@ -115,9 +115,12 @@ impl Node {
         Ok(())
     }
 
-    /// A ConfigMap or Secret of this namespace came or changed, or, without one, a RuntimeClass.
+    /// A ConfigMap or Secret of this namespace came or changed, or, without one, a RuntimeClass or CSIDriver. Secrets of CSI
+    /// volumes may be of other namespaces.
     fn dependency_changed(&mut self, namespace: &str) {
-        let here = |entry: &Entry| namespace.is_empty() || entry.record.namespace == namespace;
+        let kept = &self.plugins.volumes.kept;
+        let here =
+            |entry: &Entry| namespace.is_empty() || entry.record.namespace == namespace || kept.has(&entry.record.uid);
         for uid in self.cx.pods.uids(here) {
             self.cx.tell(&uid, PodEvent::DependencyChanged);
             self.refresh_volumes(&uid);

@@ -1,5 +1,5 @@
-//! The helper for device plugins, `edge-plugins`: when it runs, what it is asked, and what its messages change. Which
-//! devices a container gets is decided in [`crate::launch::devices::plugins`].
+//! The helper for device plugins and CSI drivers, `edge-plugins`: when it runs, what it is asked, and what its messages
+//! change. Which devices a container gets is decided in [`crate::launch::devices::plugins`].
 //!
 //! | file | owns |
 //! |---|---|
@@ -8,12 +8,14 @@
 //! | `starts` | how containers wait, and go on |
 //! | `resources` | what pods have, for clients of podresources |
 //! | `status` | health of devices in the statuses of pods |
+//! | `volumes` | volumes of CSI drivers that pods have, and orders to mount them |
 
 mod heard;
 mod order;
 mod resources;
 mod starts;
 pub(super) mod status;
+mod volumes;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,6 +24,7 @@ use async_executor::Task;
 use sampan_plugins_control::{ToHelper, VERSION};
 
 use self::order::Start;
+use self::volumes::Volumes;
 use super::context::Context;
 use super::sources::News;
 use crate::helper::client::{Helper, Teller};
@@ -54,6 +57,7 @@ pub(super) struct Plugins {
     last: u64,
     /// Starts may go on.
     changed: bool,
+    pub(super) volumes: Volumes,
     /// When a change of devices is reported at once again.
     next_report: Option<Mono>,
 }
@@ -68,6 +72,9 @@ impl Plugins {
     pub(super) fn start(&mut self, cx: &Context) {
         if !cx.config.plugins.is_on() {
             return PROGRAM.end(&cx.paths);
+        }
+        if cx.config.plugins.csi {
+            self.volumes.load(&cx.paths);
         }
         let settings = cx.config.plugins.settings(&cx.config.devices);
         let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };

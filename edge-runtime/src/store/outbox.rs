@@ -38,6 +38,7 @@ pub fn subject(report: &Report) -> Option<String> {
         }
         Report::MirrorGone { static_uid, .. } => Some(format!("mirror-gone/{static_uid}")),
         Report::Order { job, .. } => Some(format!("order/{job}")),
+        Report::CsiNode { .. } => Some("csi-node".into()),
         Report::Event { .. } | Report::Unknown => None,
     }
 }

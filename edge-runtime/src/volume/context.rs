@@ -28,6 +28,10 @@ impl<'a> VolumeContext<'a> {
         PodLayout::new(self.paths, self.pod.metadata.uid.as_deref().unwrap_or_default())
     }
 
+    pub(super) fn namespace(&self) -> &'a str {
+        self.pod.metadata.namespace.as_deref().unwrap_or("default")
+    }
+
     fn spec(&self) -> Option<&'a PodSpec> {
         self.pod.spec.as_ref()
     }

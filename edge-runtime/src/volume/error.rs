@@ -5,6 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::ownership::Owning;
 
+/// Steps of a volume of a CSI driver, as the kubelet calls them in messages.
+pub const ATTACH: &str = "AttachVolume.Attach";
+pub const MAP: &str = "MapVolume.SetUpDevice";
+pub const SET_UP: &str = "MountVolume.SetUp";
+pub const TEAR_DOWN: &str = "UnmountVolume.TearDown";
+
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     /// Cured by the token's arrival: wait and try again. Why it is missing is the node's to add.
@@ -28,6 +34,9 @@ pub enum VolumeError {
     /// Cured by the claim's or volume's change: wait and try again.
     #[error("MountVolume.SetUp failed for volume {volume:?} : {problem}")]
     Claim { volume: String, problem: String },
+    /// A volume of a CSI driver: cured by the driver, or by an object. `verb` is the kubelet's name of the step.
+    #[error("{verb} failed for volume {volume:?} : {problem}")]
+    Csi { verb: &'static str, volume: String, problem: String },
     #[error("MountVolume.SetUp failed for volume {volume:?} : hostPath type check failed: {} {problem}", path.display())]
     HostPathType { volume: String, path: PathBuf, problem: &'static str },
     #[error("MountVolume.SetUp failed for volume {volume:?} : volume type {source_type} is not supported by this node")]
@@ -65,6 +74,8 @@ impl VolumeError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Owning(_) => "VolumePermissionChangeInProgress",
+            Self::Csi { verb: ATTACH, .. } => "FailedAttachVolume",
+            Self::Csi { verb: MAP, .. } => "FailedMapVolume",
             _ => Self::FAILED_MOUNT,
         }
     }

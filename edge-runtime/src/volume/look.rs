@@ -149,7 +149,7 @@ pub fn looks(ctx: &VolumeContext<'_>) -> Vec<Look> {
     };
     // Payloads are not needed here, so it does not read them.
     let foreign = |volume: &&k8s_openapi::api::core::v1::Volume| {
-        volume.host_path.is_some() || volume.persistent_volume_claim.is_some()
+        volume.host_path.is_some() || volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some()
     };
     ctx.volumes().iter().filter(foreign).filter_map(of).collect()
 }

@@ -9,6 +9,9 @@
 mod atomic;
 mod claim;
 mod context;
+pub mod csi;
+pub mod csi_kept;
+pub mod csi_pod;
 pub mod downward;
 mod empty_dir;
 pub mod error;
@@ -37,6 +40,7 @@ pub use ownership::Owning;
 use plan::{Plan, plan};
 pub use teardown::teardown;
 
+use crate::pod::spec::uid;
 use crate::sys::vec_map::VecMap;
 
 /// Sets up every volume of the pod. Can be called again, for a retry or after a restart of the daemon: mounts of
@@ -61,6 +65,10 @@ pub fn setup(ctx: &VolumeContext<'_>) -> Result<VecMap<String, VolumeHostPath>, 
             }
             Plan::Host(wanted) => VolumeHostPath::foreign(PathBuf::from(wanted.path), false),
             Plan::Claim(bound) => VolumeHostPath::foreign(bound.path, bound.read_only),
+            Plan::Csi(csi) => match csi_kept::path(ctx.paths, uid(ctx.pod), name) {
+                Some(path) => VolumeHostPath::foreign(path, csi.read_only),
+                None => return Err(csi.not_supported()),
+            },
             Plan::Objects(payload) => {
                 let dir = layout.object_volume(name);
                 atomic::write(&dir, &payload, ctx.fs_group()).map_err(|error| error.of(name))?;

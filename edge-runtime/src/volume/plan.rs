@@ -8,13 +8,15 @@ use super::error::VolumeError;
 use super::host_path::HostPath;
 use super::layout::PodLayout;
 use super::payload::{self, Payload};
-use super::{atomic, claim};
+use super::{atomic, claim, csi};
 
 /// What to create, decided for all volumes before anything is touched.
 pub(super) enum Plan<'a> {
     Empty(EmptyDir),
     Host(HostPath<'a>),
     Claim(claim::Bound),
+    /// A helper mounts it before all else of the pod.
+    Csi(Box<csi::CsiVolume>),
     Objects(Payload),
     /// Mounted when the first container needs it: only then it is pulled.
     Image,
@@ -34,8 +36,14 @@ pub(super) fn plan<'a>(
     if let Some(source) = &volume.host_path {
         return Ok(Plan::Host(HostPath { path: &source.path, type_: source.type_.as_deref().unwrap_or("") }));
     }
-    if let Some(source) = &volume.persistent_volume_claim {
-        return claim::find(ctx, &volume.name, source).map(Plan::Claim);
+    if let Some(claim) = claim::Reference::of(ctx.pod, volume) {
+        return Ok(match claim::find(ctx, &volume.name, &claim)? {
+            claim::Found::Here(bound) => Plan::Claim(bound),
+            claim::Found::Csi(bound) => Plan::Csi(bound),
+        });
+    }
+    if let Some(source) = &volume.csi {
+        return Ok(Plan::Csi(Box::new(csi::CsiVolume::inline(ctx, &volume.name, source))));
     }
     if volume.image.is_some() {
         return Ok(Plan::Image);

@@ -14,6 +14,7 @@ pub mod host;
 pub mod idmap;
 pub mod lines;
 pub mod oom;
+pub mod ownership;
 pub mod pidfd;
 pub mod program;
 pub mod random;

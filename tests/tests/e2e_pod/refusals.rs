@@ -78,8 +78,8 @@ fn waiting() -> Vec<Case> {
             "block",
             volume(json!({"persistentVolumeClaim": {"claimName": "raw"}})),
             json!({"volumeDevices": [{"name": "v", "devicePath": "/dev/raw0"}]}),
-            "FailedMapVolume",
-            "spec.containers[0].volumeDevices is not supported by this node",
+            mounting,
+            "failed to fetch PVC from API server: persistentvolumeclaims \"raw\" not found",
         ),
     ]
 }

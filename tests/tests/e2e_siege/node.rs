@@ -10,7 +10,7 @@ use sampan_tests::process::binary;
 use crate::siege::{Attack, Done};
 
 /// Names of `hostile --flood`; "shapes" is its mode without a flood.
-const FLOODS: [&str; 22] = [
+const FLOODS: [&str; 23] = [
     "shapes",
     "pod-statuses",
     "node-statuses",
@@ -19,6 +19,7 @@ const FLOODS: [&str; 22] = [
     "events",
     "mirror-pods",
     "giant-mirror-pods",
+    "csi-drivers",
     "tokens",
     "renewals",
     "interests",

@@ -30,6 +30,7 @@ impl Informers {
                 let site = self.sites.borrow().of(&node).map(str::to_owned);
                 let effects = self.world.wants(&node, wants, site.as_deref());
                 self.apply(effects);
+                self.attachments.set_wanted(self.world.any_takes_csi());
                 let effects = self.world.interested(&node, &interests, self.begun.elapsed());
                 self.apply(effects);
                 if !resumed {
@@ -60,6 +61,7 @@ impl Informers {
             Command::Drop(node) => {
                 let effects = self.world.drop_node(&node);
                 self.apply(effects);
+                self.attachments.set_wanted(self.world.any_takes_csi());
             }
             Command::ReconcileTolerations(node) => {
                 let pods: Api<SlimPod> = Api::all(self.clients.own().clone());

@@ -43,14 +43,17 @@ impl Informers {
                 return;
             };
             match effect {
-                Effect::Set { node, object } => change(&self.nodes, &node, |state| {
-                    let news = state.set_text(&object.digest, || object.text())?;
-                    // The end of a pod is news only for a node without its state.
-                    if !news && object.has_ended {
-                        state.renew(&object.digest, object.text());
-                    }
-                    Ok(())
-                }),
+                Effect::Set { node, object } => {
+                    let object = self.attached(&node, object);
+                    change(&self.nodes, &node, |state| {
+                        let news = state.set_text(&object.digest, || object.text())?;
+                        // The end of a pod is news only for a node without its state.
+                        if !news && object.has_ended {
+                            state.renew(&object.digest, object.text());
+                        }
+                        Ok(())
+                    });
+                }
                 Effect::Remove { node, key, uid } => change(&self.nodes, &node, |state| {
                     state.remove(&key, &uid);
                     Ok(())
@@ -117,8 +120,8 @@ impl Informers {
                 Box::new(move || watch_object(client.clone(), kind, to.clone()).boxed())
             }
             Watch::Claim => {
-                let client = self.clients.as_node(node);
-                Box::new(move || follow_claim(client.clone(), to.clone()).boxed())
+                let (client, attachments) = (self.clients.as_node(node), Arc::clone(&self.attachments));
+                Box::new(move || follow_claim(client.clone(), Arc::clone(&attachments), round, to.clone()).boxed())
             }
             Watch::NodeLabels => {
                 let (client, node) = (self.clients.as_node(node), node.to_owned());

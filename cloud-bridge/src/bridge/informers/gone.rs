@@ -7,8 +7,8 @@ use kube::{Api, Client};
 
 use super::answer::Answer;
 use super::ask::{AGAIN, pods_of};
+use super::object::api_of;
 use crate::bridge::requests::{Requests, Written, code, is_refusal};
-use crate::bridge::resource::of_kind;
 use crate::bridge::slim::SlimPod;
 use crate::bridge::told::kinds::{DEVICES_API, Kind, LookUp};
 
@@ -32,7 +32,7 @@ impl<W: Fn() -> bool> IsGone<W> {
         let Some(kind) = Kind::of(&self.key) else { return Answer::Nothing };
         match kind.facts().look_up {
             LookUp::Pod => self.find_pod().await,
-            LookUp::Object => self.find_object(kind).await,
+            LookUp::Object | LookUp::Cluster => self.find_object(kind).await,
             LookUp::Use => self.if_unused().await,
             LookUp::Device => self.find_device(kind.facts().plural).await,
             LookUp::Made => Answer::Unlisted { node: self.node, key: self.key, uid: self.uid },
@@ -44,7 +44,7 @@ impl<W: Fn() -> bool> IsGone<W> {
     /// whether the object exists or not. If the list of the node's pods confirms that, the node has no use for the
     /// object.
     async fn find_object(self, kind: Kind) -> Answer {
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.key.namespace, &of_kind(kind));
+        let api: Api<DynamicObject> = api_of(self.client.clone(), kind, &self.key);
         loop {
             return match api.get_opt(&self.key.name).await {
                 Ok(found) => {

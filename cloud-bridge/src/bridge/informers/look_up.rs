@@ -82,6 +82,7 @@ fn is_askable(key: &ObjectKey) -> bool {
     let Some(kind) = Kind::of(key) else { return false };
     match kind.facts().look_up {
         LookUp::Pod | LookUp::Object | LookUp::Device => is_node_name(&key.namespace) && is_node_name(&key.name),
+        LookUp::Cluster => key.namespace.is_empty() && is_node_name(&key.name),
         LookUp::Use | LookUp::Made => true,
         LookUp::Group => false,
     }
@@ -119,6 +120,8 @@ mod tests {
             name: name.into(),
         };
         assert!(is_askable(&key("Pod", "ns", "web-0.a")) && is_askable(&key("RuntimeClass", "", "quick")));
+        assert!(is_askable(&key("CSIDriver", "", "nfs.csi.k8s.io")) && !is_askable(&key("CSIDriver", "", "../x")));
+        assert!(!is_askable(&key("CSIDriver", "ns", "nfs.csi.k8s.io")));
         assert!(!is_askable(&key("Unknown", "ns", "x")) && !is_askable(&key("ServiceViews", "ns", "all")));
         for (namespace, name) in [
             ("ns", ""),

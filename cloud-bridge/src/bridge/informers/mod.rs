@@ -13,6 +13,7 @@
 //! | `news` | changes on their way from a watch |
 //! | `object`, `claims`, `labels`, `service_links`, `service_views`, `policy_views`, `site_view`, `views` | one watch each |
 //! | `service_watch`, `peers`, `kept_policies` | what several watches share |
+//! | `attached` | the attachment of a volume, on its way to a node |
 //! | `ask`, `gone`, `admit`, `look_up` | questions to the API |
 //! | `answers`, `answer` | what follows from their answers |
 
@@ -20,6 +21,7 @@ mod admit;
 mod answer;
 mod answers;
 mod ask;
+mod attached;
 mod claims;
 pub(super) mod command;
 mod commands;
@@ -54,6 +56,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use super::attachments::Attachments;
 use super::autonomy::Autonomy;
 use super::clients::Clients;
 use super::devices::state::DeviceState;
@@ -110,6 +113,7 @@ pub(super) fn start(shared: &Shared, commands: mpsc::UnboundedReceiver<Command>)
         service_watches: ServiceWatches::default(),
         job_readings: VecDeque::new(),
         sites: shared.sites.subscribe(),
+        attachments: Arc::new(Attachments::new(clients.own().clone())),
         peers: Peers::new(clients.own().clone()),
         clients,
     };
@@ -215,6 +219,7 @@ struct Informers {
     /// Requested readings of all jobs, each with its round of the world.
     job_readings: VecDeque<(u64, Round)>,
     sites: watch::Receiver<Sites>,
+    attachments: Arc<Attachments>,
 }
 
 impl Informers {

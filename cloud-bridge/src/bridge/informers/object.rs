@@ -1,5 +1,5 @@
-//! The watch of one ConfigMap, Secret or RuntimeClass. It watches only the metadata, since a stream keeps a buffer for
-//! its largest event, and pods may name many large objects. After each change the object is read.
+//! The watch of one ConfigMap, Secret, RuntimeClass or CSIDriver. It watches only the metadata, since a stream keeps a
+//! buffer for its largest event, and pods may name many large objects. After each change the object is read.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(super) async fn watch_object(client: Client, kind: Kind, to: Subscription) {
 }
 
 /// The API of this kind, in the namespace of the object if it has one.
-fn api_of<K>(client: Client, kind: Kind, key: &ObjectKey) -> Api<K>
+pub(super) fn api_of<K>(client: Client, kind: Kind, key: &ObjectKey) -> Api<K>
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
 {

@@ -28,7 +28,11 @@ impl Reports {
                 self.check(text("kind"), text("namespace"), text("name"), true).await
             }
             // Checked where these reports are read; orders in `jobs`.
-            Report::Node { .. } | Report::MirrorPod { .. } | Report::Order { .. } | Report::Unknown => Ok(()),
+            Report::Node { .. }
+            | Report::MirrorPod { .. }
+            | Report::Order { .. }
+            | Report::CsiNode { .. }
+            | Report::Unknown => Ok(()),
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) fn judged(report: &Report, written: Result<(), Failure>) -> Outcome {
     }
     let passing = match report {
         Report::PodStatus { .. } | Report::PodGone { .. } | Report::Node { .. } => &[403, 422][..],
-        Report::MirrorPod { .. } | Report::MirrorGone { .. } => &[403],
+        Report::MirrorPod { .. } | Report::MirrorGone { .. } | Report::CsiNode { .. } => &[403],
         Report::Event { .. } | Report::Order { .. } | Report::Unknown => &[],
     };
     let passing = matches!(&written, Err(Failure::Api(error))
@@ -127,7 +127,10 @@ mod tests {
         assert_eq!(answered(&gone, 404, ""), refused);
         assert_eq!(answered(&Report::Node { node: Value::Null }, 404, ""), refused);
         assert_eq!((answered(&mirror, 403, ""), answered(&mirror, 422, "")), (later, refused.clone()));
-        assert_eq!((answered(&event, 403, ""), answered(&event, 422, "")), (refused.clone(), refused));
+        assert_eq!((answered(&event, 403, ""), answered(&event, 422, "")), (refused.clone(), refused.clone()));
+        let drivers = Report::CsiNode { drivers: Value::Null };
+        let later = Outcome::Later("m".into());
+        assert_eq!((answered(&drivers, 403, ""), answered(&drivers, 422, "")), (later, refused));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 mod authority;
 mod correlator;
+mod csi;
+mod csi_drivers;
 mod event;
 mod failure;
 mod fence;
@@ -65,6 +67,8 @@ pub(super) struct Reports {
     metadata: Mutex<Option<u64>>,
     /// The node's object as last reported, as text: parsed, it takes six times the memory, for every idle node.
     newest_node: Mutex<Option<Box<str>>>,
+    /// The node's CSI drivers as last reported, as text; none if it has none.
+    newest_drivers: Mutex<Option<Box<str>>>,
     /// Held while the node's object is written: a write of it again must not land after a newer report.
     node_turn: tokio::sync::Mutex<()>,
     /// Mirrors that this connection has created, by namespace and name. The watch may not have shown them yet.
@@ -97,6 +101,7 @@ impl Reports {
             events: Mutex::default(),
             metadata: Mutex::default(),
             newest_node: Mutex::default(),
+            newest_drivers: Mutex::default(),
             node_turn: tokio::sync::Mutex::default(),
             mirrors: Mutex::default(),
             told_of: Mutex::default(),
@@ -128,6 +133,7 @@ impl Reports {
             Report::Event { event } => self.write_event(event).await,
             Report::MirrorPod { pod } => self.mirror(pod).await,
             Report::MirrorGone { namespace, name, static_uid } => self.mirror_gone(namespace, name, static_uid).await,
+            Report::CsiNode { drivers } => self.write_drivers(drivers).await,
             // The results of orders are written for many nodes together (`jobs`).
             Report::Order { .. } => return Outcome::Refused("this is no way for what comes of orders".to_owned()),
             Report::Unknown => return Outcome::Refused("this bridge does not know such a report".to_owned()),
@@ -144,14 +150,17 @@ impl Reports {
         Cow::Owned(right)
     }
 
-    /// Writes the node's object again as last reported, after another client changed or deleted it.
+    /// Writes the node's object again as last reported, with its drivers, after another client changed or deleted it.
     pub(super) async fn rewrite_node(&self) -> Outcome {
         let _turn = self.node_turn.lock().await;
         let newest = self.newest_node().clone();
         // It was valid JSON when it was stored.
         match newest.and_then(|text| serde_json::from_str(&text).ok()) {
             Some(node) => {
-                let written = self.write_node(&node).await;
+                let written = match self.write_node(&node).await {
+                    Ok(()) => self.rewrite_drivers().await,
+                    failed => failed,
+                };
                 judged(&Report::Node { node }, written)
             }
             None => Outcome::Written,

@@ -1,7 +1,7 @@
 //! Checks the shape of a report, whatever its content. The work of an API server on a list grows faster than the list,
 //! and so does the bridge's: a report with larger parts than an honest node sends is refused. Pure.
 
-use edge_protocol::message::Report;
+use edge_protocol::message::{MAX_CSI_DRIVERS, Report};
 use serde_json::Value;
 
 /// Maximum number of items of a list, or fields of an object. The images of a node are the longest list: a kubelet
@@ -13,6 +13,9 @@ const MOST_CONDITIONS: usize = 64;
 const LONGEST_NAME: usize = 512;
 /// Maximum depth; a pod has about twelve levels.
 const DEEPEST: usize = 32;
+
+/// Maximum length of all CSI drivers of a node as text, in bytes.
+const LONGEST_DRIVERS: usize = 64 << 10;
 
 /// Lists whose items are objects.
 const OF_OBJECTS: [&str; 9] = [
@@ -38,7 +41,20 @@ pub(super) fn check(report: &Report) -> Result<(), String> {
         }
         Report::Event { event } => bounded("event", event, 0),
         Report::MirrorPod { pod } => bounded("pod", pod, 0),
+        Report::CsiNode { drivers } => of_drivers(drivers),
         Report::PodGone { .. } | Report::MirrorGone { .. } | Report::Order { .. } | Report::Unknown => Ok(()),
+    }
+}
+
+fn of_drivers(drivers: &Value) -> Result<(), String> {
+    bounded("drivers", drivers, 0)?;
+    match drivers.as_array() {
+        Some(all) if all.len() > MAX_CSI_DRIVERS => Err(too_many("drivers", all.len())),
+        Some(all) if all.iter().all(Value::is_object) => match drivers.to_string().len() {
+            length if length > LONGEST_DRIVERS => Err(format!("drivers of {length} bytes")),
+            _ => Ok(()),
+        },
+        _ => Err("drivers is no list of objects".to_owned()),
     }
 }
 
@@ -115,6 +131,22 @@ mod tests {
         for odd in [json!(["x"]), json!([[]]), json!([null]), json!({}), json!("x"), json!(1)] {
             assert!(status(json!({"conditions": odd})).is_err(), "{odd}");
             assert!(check(&Report::Node { node: json!({"status": {"addresses": odd}}) }).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn drivers_are_few_and_short() {
+        let drivers = |drivers: Value| check(&Report::CsiNode { drivers });
+        assert_eq!(drivers(json!([])), Ok(()));
+        assert_eq!(drivers(vec![json!({"name": "d"}); MAX_CSI_DRIVERS].into()), Ok(()));
+        for odd in [
+            vec![json!({"name": "d"}); MAX_CSI_DRIVERS + 1].into(),
+            json!([{"name": "d".repeat(LONGEST_DRIVERS)}]),
+            json!(["d"]),
+            json!({"name": "d"}),
+            Value::Null,
+        ] {
+            assert!(drivers(odd).is_err());
         }
     }
 

@@ -144,12 +144,12 @@ impl Connection {
     }
 
     fn token(&mut self, id: u64, request: TokenRequest) {
-        let (requests, name, slots) = (self.requests.clone(), self.node.name.clone(), Arc::clone(&self.slots));
+        let (requests, node, slots) = (self.requests.clone(), Arc::clone(&self.node), Arc::clone(&self.slots));
         let sent = self.node.state().body(&Kind::Pod.key(&request.namespace, &request.pod));
         let ask = async move {
             // The semaphore is never closed: it lives as long as this future.
             let _slot = slots.acquire_owned().await;
-            Done::Token(id, tokens::answer(&requests, &name, sent.as_deref(), &request).await)
+            Done::Token(id, tokens::answer(&requests, &node, sent.as_deref(), &request).await)
         };
         self.work.push(ask.boxed());
     }

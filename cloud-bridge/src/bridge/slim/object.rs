@@ -1,15 +1,19 @@
 //! Objects as nodes receive them, with their digests. Pure.
 
+use std::sync::Arc;
+
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey};
 use kube::api::{DynamicObject, ObjectMeta};
 use ring::digest;
 use sampan_json::SetField;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::bridge::told::Told;
 use crate::pki::encoding::hex;
 
-/// A ConfigMap, Secret or RuntimeClass as a node gets it. `kind` is the requested one: items of lists do not name it.
-/// `None` without name or uid.
+/// A ConfigMap, Secret, RuntimeClass or CSIDriver as a node gets it. `kind` is the requested one: items of lists do not
+/// name it. `None` without name or uid.
 pub fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
     let key = key(kind, &from.metadata);
     let uid = from.metadata.uid.clone().filter(|uid| !uid.is_empty() && !key.name.is_empty())?;
@@ -26,6 +30,43 @@ pub fn config_object(kind: &str, from: DynamicObject) -> Option<Object> {
 /// An object that does not exist in this form in the API.
 pub fn made_object(key: ObjectKey, uid: String, body: Value) -> Object {
     object(key, uid, body)
+}
+
+/// A claim with the status of its volume's attachment, which `status` finds by driver and handle, for one node. `None`
+/// for a claim without one.
+pub fn with_attachment(claim: &Told, status: impl FnOnce(&str, &str) -> Option<String>) -> Option<Arc<Told>> {
+    let text = claim.text();
+    let ClaimWithVolume { volume } = serde_json::from_str(text.text()).ok()?;
+    let CsiSource { driver, handle } = volume?.spec.csi?;
+    let status = status(&driver, &handle)?;
+    let text = format!("{},\"attachment\":{status}}}", text.text().strip_suffix('}')?);
+    let ObjectDigest { key, uid, .. } = claim.digest.clone();
+    Some(Told::with_text(digest_of(key, uid, &text), text, false))
+}
+
+/// Part of a claim as nodes get it.
+#[derive(Deserialize)]
+struct ClaimWithVolume {
+    #[serde(default)]
+    volume: Option<Volume>,
+}
+
+#[derive(Deserialize)]
+struct Volume {
+    spec: VolumeSpec,
+}
+
+#[derive(Deserialize)]
+struct VolumeSpec {
+    #[serde(default)]
+    csi: Option<CsiSource>,
+}
+
+#[derive(Deserialize)]
+struct CsiSource {
+    driver: String,
+    #[serde(rename = "volumeHandle")]
+    handle: String,
 }
 
 pub(super) fn key(kind: &str, metadata: &ObjectMeta) -> ObjectKey {

@@ -153,3 +153,24 @@ fn config_objects_keep_their_data() {
     assert_eq!((object.body["kind"].as_str(), object.body["immutable"].as_bool()), (Some("ConfigMap"), Some(true)));
     assert_eq!(object.body["metadata"].get("resourceVersion"), None);
 }
+
+#[test]
+fn claim_has_the_attachment_of_one_node() {
+    let key = Kind::Claim.key("ns", "data");
+    let claim =
+        |volume: Value| Told::new(made_object(key.clone(), "u1".into(), json!({"kind": "x", "volume": volume})));
+    let csi = claim(json!({"name": "pv", "spec": {"csi": {"driver": "d", "volumeHandle": "h"}}}));
+    let asked = |driver: &str, handle: &str| {
+        assert_eq!((driver, handle), ("d", "h"));
+        Some(json!({"attached": true}).to_string())
+    };
+    let attached = with_attachment(&csi, asked).unwrap();
+    assert_eq!(body(&attached)["attachment"], json!({"attached": true}));
+    assert_eq!(body(&attached)["volume"], body(&csi)["volume"]);
+    assert_eq!((&attached.digest.key, &attached.digest.uid), (&csi.digest.key, &csi.digest.uid));
+    assert_ne!(attached.digest, csi.digest);
+    assert_eq!(with_attachment(&csi, |_, _| None), None, "not attached");
+    for volume in [Value::Null, json!({"spec": {"hostPath": {"path": "/"}}}), json!({"spec": {"csi": {}}}), json!(1)] {
+        assert_eq!(with_attachment(&claim(volume), asked), None);
+    }
+}

@@ -57,6 +57,8 @@ pub(in crate::bridge) enum LookUp {
     Pod,
     /// The bridge reads it in the name of the node.
     Object,
+    /// Same, without a namespace.
+    Cluster,
     /// The node needs it as long as one of its pods names it.
     Use,
     /// The bridge reads the Device or model with its own rights.
@@ -126,6 +128,15 @@ kinds! {
         plural: "runtimeclasses",
         guarded: false,
         look_up: LookUp::Use,
+        ..NAMED
+    },
+    /// What a CSI driver expects of nodes, for those that mount its volumes. All nodes may read it.
+    CsiDriver: Facts {
+        name: "CSIDriver",
+        api: "storage.k8s.io/v1",
+        plural: "csidrivers",
+        guarded: false,
+        look_up: LookUp::Cluster,
         ..NAMED
     },
     /// The labels of a node for one pod, whose uid is its name.
@@ -205,7 +216,7 @@ mod tests {
         assert_eq!(groups, ["ServiceViews", "PolicyViews", "DeviceViews", "RuleViews"]);
         for kind in Kind::ALL.iter().filter(held) {
             let Facts { plural, look_up, .. } = kind.facts();
-            let by_path = [LookUp::Pod, LookUp::Object, LookUp::Device].contains(look_up);
+            let by_path = [LookUp::Pod, LookUp::Object, LookUp::Cluster, LookUp::Device].contains(look_up);
             assert!(!by_path || !plural.is_empty(), "{kind:?} is looked up by a path");
         }
     }

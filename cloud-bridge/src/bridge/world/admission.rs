@@ -43,6 +43,7 @@ impl World {
                 shared.read_by_another(self.round, key, &mut effects);
             }
         }
+        self.choose_volumes(node, Some(key), &mut effects);
         self.settle(node, &mut effects);
         effects
     }

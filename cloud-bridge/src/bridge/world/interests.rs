@@ -58,7 +58,7 @@ mod tests {
     use crate::bridge::told::groups::{ServiceScope, service_views};
 
     const SERVICES: Wants =
-        Wants { services: true, routes: false, policies: false, devices: false, rules: false, api: false };
+        Wants { services: true, routes: false, policies: false, devices: false, rules: false, api: false, csi: false };
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()

@@ -1,6 +1,6 @@
 //! Sends an object that was read to each node that has room for it. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use edge_protocol::message::{Object, ObjectKey};
@@ -8,14 +8,17 @@ use edge_protocol::message::{Object, ObjectKey};
 use super::room::Place;
 use super::shared::{Standing, Value, size};
 use super::{Effect, Told, World};
+use crate::bridge::pod_references::volume_references;
 use crate::bridge::told::kinds::{Kind, LookUp};
 
 impl World {
     /// A ConfigMap or Secret was read. For nodes without room it counts as missing. If no node has room, it is dropped,
     /// and read again as soon as one has.
     pub fn object_present(&mut self, object: Object) -> Vec<Effect> {
+        let names = volume_references(&object.digest.key, &object.body);
         let object = Told::new(object);
         let (key, size) = (object.digest.key.clone(), size(&object));
+        self.volume_names(&key, names);
         let Some((name, shared)) = self.shared.get_key_value(&key) else { return Vec::new() };
         let rooms = &mut self.rooms;
         // Whether the node has received it, if it existed, and has room for it now.
@@ -54,6 +57,7 @@ impl World {
 
     /// A ConfigMap or Secret does not exist.
     pub fn object_absent(&mut self, key: &ObjectKey) -> Vec<Effect> {
+        self.volume_names(key, BTreeSet::new());
         let Some((name, shared)) = self.shared.get_key_value(key) else { return Vec::new() };
         // Its name keeps its room: the watch goes on.
         for (node, _) in shared.users.iter().filter(|(_, user)| user.standing != Standing::Unasked) {

@@ -7,6 +7,7 @@ use edge_protocol::message::ObjectKey;
 
 use super::{Effect, Pod, Round, World, without};
 use crate::bridge::slim::BoundPod;
+use crate::bridge::told::kinds::Kind;
 
 /// Maximum number of deleted pods of one node that are remembered by their uids.
 pub(super) const MAX_BURIED: usize = 1024;
@@ -93,6 +94,7 @@ impl World {
         effects.push(Effect::Remove { node: node.to_owned(), key: key.clone(), uid: uid.to_owned() });
         if let Some(pod) = &pod {
             self.release(node, &pod.refs, &mut effects);
+            self.release(node, &pod.volumes, &mut effects);
         }
         if pod.is_some() || asked {
             self.settle(node, &mut effects);
@@ -165,7 +167,9 @@ impl World {
             return;
         }
         let unlisted = old.is_none_or(|old| old.unlisted);
-        let old = old.map(|old| old.refs.clone()).unwrap_or_default();
+        let (old, volumes) = old.map(|old| (old.refs.clone(), old.volumes.clone())).unwrap_or_default();
+        let (drivers, refs): (BTreeSet<_>, BTreeSet<_>) = refs.into_iter().partition(|name| Kind::CsiDriver.is(name));
+        let drivers = drivers.into_iter().map(Arc::new).collect();
         let refs: BTreeSet<ObjectKey> = refs
             .into_iter()
             .chain(view.groups(&key.namespace, self.service_scope))
@@ -176,7 +180,18 @@ impl World {
         let held = Some(object);
         let added = without(&refs, &old);
         let removed = without(&old, &refs);
-        let entered = Pod { key: key.clone(), refs, generation, version, terminating, falsely_unready, unlisted, held };
+        let entered = Pod {
+            key: key.clone(),
+            refs,
+            drivers,
+            volumes,
+            generation,
+            version,
+            terminating,
+            falsely_unready,
+            unlisted,
+            held,
+        };
         let restore = falsely_unready.then(|| entered.restore_ready(&node, &uid));
         view.pods.insert(uid.clone(), Box::new(entered));
         let grows = !added.is_empty();
@@ -184,6 +199,7 @@ impl World {
             self.need(&node, name, effects);
         }
         self.release(&node, &removed, effects);
+        self.choose_volumes_of_pod(&node, &uid, effects);
         // A node that is new in the namespace adds to its room.
         if grows {
             self.refill(&key.namespace, effects);
@@ -196,6 +212,11 @@ impl World {
 }
 
 impl Pod {
+    /// Everything shared that it needs.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<ObjectKey>> {
+        self.refs.iter().chain(&self.volumes)
+    }
+
     fn restore_ready(&self, node: &str, uid: &str) -> Effect {
         let (node, key, uid) = (node.to_owned(), self.key.clone(), uid.to_owned());
         Effect::RestoreReady { node, key, uid, version: self.version, failures: 0 }

@@ -18,6 +18,7 @@ impl World {
         let (scope, site) = (self.service_scope, site.filter(|_| wants.routes));
         let Some(view) = self.nodes.get_mut(node) else { return effects };
         let policies = view.wants.policies != wants.policies;
+        let csi = view.wants.csi != wants.csi;
         let same = view.wants.services == wants.services && view.site.as_deref() == site;
         let behind = [wants.devices.then(|| device_views(node)), wants.rules.then(|| rule_views(node))];
         let behind: Box<[Arc<ObjectKey>]> = behind.into_iter().flatten().map(Arc::new).collect();
@@ -32,6 +33,10 @@ impl World {
         if behind != old_behind {
             self.release(node, &without(&old_behind, &behind), &mut effects);
             without(&behind, &old_behind).into_iter().for_each(|name| self.need(node, name, &mut effects));
+        }
+        if csi {
+            self.csi_nodes = if wants.csi { self.csi_nodes + 1 } else { self.csi_nodes - 1 };
+            self.choose_volumes(node, None, &mut effects);
         }
         if policies {
             self.choose_policies(node, &mut effects);

@@ -22,6 +22,8 @@ pub(super) struct Shared {
     pub(super) started: Round,
     /// The round of the watch that delivered the value, which is of that round or later.
     pub(super) told: Round,
+    /// What the volume of a claim names, in order; see [`volumes`](super::volumes).
+    pub(super) names: Box<[Arc<ObjectKey>]>,
 }
 
 /// A node whose pods name an object.

@@ -7,6 +7,7 @@ mod pods;
 mod policies;
 mod room;
 mod services;
+mod volumes;
 
 use edge_protocol::message::{Object, ObjectDigest};
 use serde_json::json;
@@ -14,10 +15,11 @@ use serde_json::json;
 use super::*;
 use crate::bridge::slim::BoundPod;
 
-const ROUTES: Wants = Wants { services: true, routes: true, policies: false, devices: false, rules: false, api: false };
+const ROUTES: Wants =
+    Wants { services: true, routes: true, policies: false, devices: false, rules: false, api: false, csi: false };
 
 const SERVICES: Wants =
-    Wants { services: true, routes: false, policies: false, devices: false, rules: false, api: false };
+    Wants { services: true, routes: false, policies: false, devices: false, rules: false, api: false, csi: false };
 
 fn key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey { kind: kind.into(), namespace: "ns".into(), name: name.into() }

@@ -88,6 +88,7 @@ impl World {
         }
         shared.value = change(&Users(&shared.users), &shared.value, &mut effects);
         shared.told = shared.started;
+        self.choose_volumes_of_claim(key, &mut effects);
         self.settle_users(key, effects)
     }
 
@@ -123,7 +124,8 @@ impl World {
         let (key, started) = (ObjectKey::clone(&name), self.round);
         let shared = self.shared.entry(name).or_insert_with(|| {
             let reader = node.to_owned();
-            Shared { value: Value::Absent, users: BTreeMap::new(), reader, started, told: Round::default() }
+            let (users, told) = (BTreeMap::new(), Round::default());
+            Shared { value: Value::Absent, users, reader, started, told, names: Box::default() }
         });
         let unread = shared.is_unread();
         shared.users.insert(node.to_owned(), User { pods: 1, standing });
@@ -149,7 +151,7 @@ impl World {
         if self.orders.are_stale(view.takes_orders, view.round, self.round) {
             effects.push(Effect::ReadJobs);
         }
-        for key in view.pods.values().flat_map(|pod| &pod.refs).chain(&view.own).chain(&view.behind) {
+        for key in view.pods.values().flat_map(|pod| pod.names()).chain(&view.own).chain(&view.behind) {
             if let Some(shared) = self.shared.get_mut(key)
                 && shared.started < view.round
                 && shared.told == shared.started

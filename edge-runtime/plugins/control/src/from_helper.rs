@@ -36,6 +36,10 @@ fn read(mut line: Value) -> Option<FromHelper> {
             let (id, gone) = (number("id")?, body["gone"].as_bool()?);
             FromHelper::Failed { id, why: text(body, "why")?, gone }
         }
+        "mounted" => FromHelper::Mounted { id: number("id")?, path: text(body, "path")? },
+        "unmounted" => FromHelper::Unmounted { id: number("id")? },
+        "drivers" => FromHelper::Drivers { drivers: field(body, "drivers")? },
+        "again" => FromHelper::Again { pod: text(body, "pod")?, volume: text(body, "volume")? },
         "askResources" => FromHelper::AskResources { id: number("id")?, what: asked(field(body, "what")?)? },
         "pong" => FromHelper::Pong {},
         "counters" => FromHelper::Counters { counters: field(body, "counters")? },
@@ -122,6 +126,10 @@ mod tests {
             FromHelper::Allocated { id: 0, ids: Vec::new(), pre_start: false, edits: json!(Edits::default()) },
             FromHelper::Prepared { id: 1 },
             FromHelper::Failed { id: 1, why: text("w"), gone: true },
+            FromHelper::Mounted { id: 2, path: text("/p") },
+            FromHelper::Unmounted { id: 3 },
+            FromHelper::Drivers { drivers: json!([{"name": "d"}]) },
+            FromHelper::Again { pod: text("u"), volume: text("v") },
             FromHelper::AskResources { id: 1, what: Asked::List {} },
             FromHelper::AskResources { id: 1, what: Asked::Allocatable {} },
             FromHelper::AskResources { id: 1, what: get },
@@ -153,6 +161,10 @@ mod tests {
             json!({"askResources": {"id": 1, "what": "list"}}),
             json!({"askResources": {"id": 1, "what": {"get": {"name": "n"}}}}),
             json!({"ready": []}),
+            json!({"mounted": {"id": 1}}),
+            json!({"unmounted": {}}),
+            json!({"drivers": {}}),
+            json!({"again": {"pod": "u", "volume": 1}}),
             json!({"counters": {}}),
             json!({"other": {}}),
         ] {

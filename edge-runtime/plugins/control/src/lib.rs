@@ -1,14 +1,14 @@
-//! Messages between the daemon and `edge-plugins`, the helper that talks to device plugins: one JSON text per line over
-//! a Unix socket at which the helper listens, at most [`MAX_LINE`] bytes. Values only. Does not know sockets, gRPC, pods
-//! or the store.
+//! Messages between the daemon and `edge-plugins`, the helper that talks to device plugins and CSI drivers: one JSON text
+//! per line over a Unix socket at which the helper listens, at most [`MAX_LINE`] bytes. Values only. Does not know
+//! sockets, gRPC, pods or the store.
 //!
 //! The helper is stateless: allocations are the daemon's. The daemon says which devices are free, the helper chooses
 //! among them and calls the plugin.
 //!
 //! | from | line |
 //! |---|---|
-//! | daemon | `{"daemon":{"version":1,"node":"n","settings":{"root":"/var/lib/kubelet","devicePlugins":true,"podResources":false,"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}` |
-//! | helper | `{"hello":{"version":1}}` |
+//! | daemon | `{"daemon":{"version":2,"node":"n","settings":{"root":"/var/lib/kubelet","devicePlugins":true,"podResources":false,"csi":false,"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}` |
+//! | helper | `{"hello":{"version":2}}` |
 //! | helper | `{"devices":{"resource":"example.com/gpu","all":[{"id":"a","healthy":true,"numa":[0]}]}}` |
 //! | helper | `{"told":{}}` |
 //! | helper | `{"ready":{"refused":[]}}` |
@@ -17,6 +17,13 @@
 //! | daemon | `{"preStart":{"id":2,"resource":"example.com/gpu","ids":["a"]}}` |
 //! | helper | `{"prepared":{"id":2}}` |
 //! | helper | `{"gone":{"resource":"example.com/gpu"}}` |
+//! | helper | `{"drivers":{"drivers":[{"name":"nfs.csi.k8s.io","nodeID":"n","topologyKeys":[],"allocatable":{"count":8},"labels":{}}]}}` |
+//! | daemon | `{"keep":{"pods":["UID"]}}` |
+//! | daemon | `{"mount":{"id":3,"mount":{"driver":"nfs.csi.k8s.io", …}}}` |
+//! | helper | `{"mounted":{"id":3,"path":"/var/lib/kubelet/pods/UID/volumes/kubernetes.io~csi/PV/mount"}}` |
+//! | helper | `{"again":{"pod":"UID","volume":"PV"}}` |
+//! | daemon | `{"unmount":{"id":4,"pod":"UID","volume":"PV"}}` |
+//! | helper | `{"unmounted":{"id":4}}` |
 //! | daemon | `{"ping":{}}` |
 //! | helper | `{"pong":{}}` |
 //! | daemon | `{"end":{}}` |
@@ -26,10 +33,14 @@
 //! connection of a daemon counts. A helper of another version or with other settings ends when `Daemon` comes, without
 //! an answer; the daemon starts another one. Without a daemon the helper stays, and keeps its connections to plugins.
 //!
+//! `Drivers` comes before `Told` as well, if the settings have `csi`. The daemon answers `Told` with `Keep`. Volumes are
+//! the file system's state, see `docs/csi.md`: the daemon may repeat each of their orders at any time.
+//!
 //! Answers come in any order, at the latest after some minutes. The daemon has one `Allocate` for a resource under way at a
 //! time, also if nobody waits for its answer any more: a plugin that hangs has no queue. An order whose connection ends has no
 //! answer; the daemon repeats it.
 
+mod csi;
 mod edits;
 mod from_helper;
 mod resources;
@@ -38,12 +49,13 @@ mod settings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use csi::{CsiMount, CsiPod, MAX_DRIVERS, MAX_HANDLE};
 pub use edits::{DeviceNode, Edits, Mount, Number, Pair, are_edits};
 pub use resources::{Asked, Assigned, ContainerResources, PodResources, Resources};
 pub use settings::Settings;
 
 /// Changes with anything that an older helper or daemon would misunderstand: then the helper ends and another one starts.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longest line in either direction, bytes without the line feed. Longer ones end the connection. Has room for
 /// [`MAX_DEVICES`] devices with the longest names.
@@ -89,6 +101,16 @@ pub enum ToHelper {
     PreStart { id: u64, resource: String, ids: Vec<String> },
     /// Answer to `AskResources` with the same number.
     Resources { id: u64, resources: Resources },
+    /// Stage and publish a volume of a CSI driver in a pod, unless it is there. Repeated by the daemon whenever the pod
+    /// starts a container, after a new connection, and with other secrets or tokens. Answered by `Mounted` or `Failed`
+    /// with the same number.
+    Mount { id: u64, mount: Box<CsiMount> },
+    /// Unpublish a volume of a pod, by the folder's name, and unstage it if no other pod has it. Answered by `Unmounted`,
+    /// also if it is not there, or `Failed` with the same number.
+    Unmount { id: u64, pod: String, volume: String },
+    /// All pods, by UID, that may have volumes: what others have is unpublished and unstaged. Sent after `Told`, before
+    /// the first `Mount`. Has no answer.
+    Keep { pods: Vec<String> },
     /// Answered by `Pong`; a helper without an answer counts as hung.
     Ping {},
     /// Exit: the module is off, or the node shuts down.
@@ -128,9 +150,24 @@ pub enum FromHelper {
         id: u64,
         why: String,
         /// Worth another attempt, at the latest when `Devices` of the resource come: the plugin is not connected, was
-        /// restarted meanwhile, or the helper has too many orders. Otherwise the plugin has refused.
+        /// restarted meanwhile, or the helper has too many orders. Otherwise the plugin has refused. For a volume: its
+        /// driver is not registered, and another attempt is worth it when `Drivers` names it. Without `gone` it is
+        /// repeated with back-off.
         gone: bool,
     },
+    /// The volume is in the pod.
+    Mounted {
+        id: u64,
+        /// Folder of the node to mount in containers; for a block volume the device.
+        path: String,
+    },
+    /// The volume is not in the pod.
+    Unmounted { id: u64 },
+    /// All CSI drivers of the node, whenever one has come or gone: a list of objects with `name`, `nodeID`,
+    /// `topologyKeys`, `allocatable` (`{"count": …}` or absent) and `labels` (the topology of the node).
+    Drivers { drivers: Value },
+    /// The driver wants the volume published again (`requiresRepublish`): answered by a fresh `Mount`.
+    Again { pod: String, volume: String },
     /// A client of podresources waits for what pods have. Answered by `Resources` with the same number.
     AskResources { id: u64, what: Asked },
     /// Answer to `Ping`.
@@ -159,15 +196,16 @@ mod tests {
             root: "/var/lib/kubelet".into(),
             device_plugins: true,
             pod_resources: false,
+            csi: false,
             cdi_folders: vec!["/etc/cdi".into(), "/var/run/cdi".into()],
             taken: vec!["example.com/serial".into()],
         };
         assert_eq!(
             line(
-                r#"{"daemon":{"version":1,"node":"n","settings":{"root":"/var/lib/kubelet","devicePlugins":true,
-                "podResources":false,"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}"#
+                r#"{"daemon":{"version":2,"node":"n","settings":{"root":"/var/lib/kubelet","devicePlugins":true,
+                "podResources":false,"csi":false,"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}"#
             ),
-            ToHelper::Daemon { version: 1, node: "n".into(), settings }
+            ToHelper::Daemon { version: 2, node: "n".into(), settings }
         );
         let allocate = ToHelper::Allocate {
             id: 1,
@@ -186,6 +224,13 @@ mod tests {
             ToHelper::PreStart { id: 2, resource: "r".into(), ids: vec!["a".into()] }
         );
         assert_eq!(line(r#"{"ping":{}}"#), ToHelper::Ping {});
+        assert_eq!(line(r#"{"keep":{"pods":["u"]}}"#), ToHelper::Keep { pods: vec!["u".into()] });
+        assert_eq!(
+            line(r#"{"unmount":{"id":4,"pod":"u","volume":"v"}}"#),
+            ToHelper::Unmount { id: 4, pod: "u".into(), volume: "v".into() }
+        );
+        let mount = r#"{"mount":{"id":3,"mount":{"driver":"d.example.com","handle":"h","volume":"pv","pod":{"uid":"u","name":"n","namespace":"ns","serviceAccount":"default"},"source":{"driver":"d.example.com"},"inline":false,"accessModes":["ReadWriteOnce"],"mountOptions":["noatime"],"block":false,"readOnly":true,"fsGroup":2000,"fsGroupOnRootMismatch":true,"driverObject":{"attachRequired":false},"attachment":null,"stageSecret":{"k":"dg=="},"publishSecret":null,"tokens":null,"capacity":1048576}}}"#;
+        assert_eq!(serde_json::to_string(&line(mount)).expect("JSON"), mount);
     }
 
     #[test]

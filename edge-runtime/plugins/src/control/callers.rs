@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::shared::Shared;
-use crate::{device_plugins, pod_resources, registry};
+use crate::{csi, device_plugins, pod_resources, registry};
 
 /// Connections at once, also those that have not said who they are.
 const CALLERS: usize = 8;
@@ -69,6 +69,11 @@ impl Callers {
             let shared = Rc::new(Shared::new(settings.clone(), self.registrations.clone()));
             if settings.device_plugins {
                 device_plugins::start(&shared, self.is_new_boot);
+            }
+            if settings.csi {
+                csi::start(&shared, &node);
+            }
+            if settings.device_plugins || settings.csi {
                 registry::start(&shared, self.is_new_boot);
             }
             if settings.pod_resources {

@@ -1,5 +1,5 @@
 //! Messages of the gRPC services, and the paths of their methods. Fields are those of Kubernetes, in
-//! `staging/src/k8s.io/kubelet/pkg/apis`. Unknown fields are skipped; lists and names have limits.
+//! `staging/src/k8s.io/kubelet/pkg/apis`, and of CSI. Unknown fields are skipped; lists and names have limits.
 //!
 //! | file | service |
 //! |---|---|
@@ -7,9 +7,13 @@
 //! | `device_plugin` | `v1beta1.DevicePlugin`, which this helper calls |
 //! | `allocated` | the answer of its `Allocate` |
 //! | `plugin_registration` | `pluginregistration.Registration`, which this helper calls |
+//! | `csi` | `csi.v1.Node`, which this helper calls for a volume |
+//! | `csi_driver` | `csi.v1.Identity` and `csi.v1.Node`: what a driver says of itself |
 //! | `pod_resources` | `v1.PodResourcesLister`, which clients call |
 
 pub(crate) mod allocated;
+pub(crate) mod csi;
+pub(crate) mod csi_driver;
 pub(crate) mod device_plugin;
 pub(crate) mod plugin_registration;
 pub(crate) mod pod_resources;
@@ -41,6 +45,9 @@ mod tests {
             }
             let _ = device_plugin::preferred(&bytes);
             let _ = allocated::Allocated::read(&bytes);
+            let _ = csi_driver::plugin_name(&bytes);
+            let _ = csi_driver::NodeInfo::read(&bytes);
+            let _ = csi_driver::Capabilities::read(&bytes);
             let _ = plugin_registration::Info::read(&bytes);
             let _ = registration::Register::read(&bytes);
             let _ = pod_resources::asked("/v1.PodResourcesLister/Get", &bytes);

@@ -10,6 +10,7 @@ use sampan_grpc::Client;
 use tokio::time::sleep;
 
 use crate::connected::Place;
+use crate::csi;
 use crate::device_plugins::{register, rules};
 use crate::folder;
 use crate::messages::plugin_registration::{GET_INFO, Info, NOTIFY, status};
@@ -27,6 +28,7 @@ const PAUSE_AT_MOST: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub(super) enum Registered {
     DevicePlugin { resource: String, number: u64 },
+    CsiDriver { name: String, number: u64 },
 }
 
 impl Registered {
@@ -34,6 +36,7 @@ impl Registered {
     pub(super) fn end(self, shared: &Rc<Shared>) {
         match self {
             Self::DevicePlugin { resource, number } => shared.unregister(&resource, number),
+            Self::CsiDriver { name, number } => csi::unregister(shared, &name, number),
         }
     }
 }
@@ -81,6 +84,7 @@ async fn ask(
 async fn take(shared: &Rc<Shared>, folder: &Path, name: &str, info: Info) -> Result<Registered, String> {
     match info.kind.as_str() {
         "DevicePlugin" if shared.settings.device_plugins => device_plugin(shared, folder, name, info).await,
+        "CSIPlugin" if shared.settings.csi => csi_driver(shared, folder, name, info).await,
         // The kubelet's text.
         kind => Err(format!(
             "RegisterPlugin error -- no handler registered for plugin type: {kind} at socket {}",
@@ -92,12 +96,24 @@ async fn take(shared: &Rc<Shared>, folder: &Path, name: &str, info: Info) -> Res
 async fn device_plugin(shared: &Rc<Shared>, folder: &Path, name: &str, info: Info) -> Result<Registered, String> {
     let Info { name: resource, endpoint, versions, .. } = info;
     rules::check_found(&resource, &versions, &shared.settings.taken)?;
-    let (folder, name) = match endpoint.as_str() {
+    let place = place(shared, folder, name, &endpoint)?;
+    let registration = Registration { resource: resource.clone(), place, options: Options::default(), is_kept: false };
+    let number = register(shared, registration).await?;
+    Ok(Registered::DevicePlugin { resource, number })
+}
+
+async fn csi_driver(shared: &Rc<Shared>, folder: &Path, socket: &str, info: Info) -> Result<Registered, String> {
+    let Info { name, endpoint, versions, .. } = info;
+    let place = place(shared, folder, socket, &endpoint)?;
+    let number = csi::register(shared, &name, &versions, place).await?;
+    Ok(Registered::CsiDriver { name, number })
+}
+
+/// Where a plugin serves: at its endpoint, or at the socket `name` of this folder.
+fn place(shared: &Shared, folder: &Path, name: &str, endpoint: &str) -> Result<Place, String> {
+    let (folder, name) = match endpoint {
         "" => (folder.to_owned(), name.to_owned()),
         endpoint => folder::below(&shared.settings.root, endpoint)?,
     };
-    let (place, options) = (Place::new(&folder, name), Options::default());
-    let registration = Registration { resource: resource.clone(), place, options, is_kept: false };
-    let number = register(shared, registration).await?;
-    Ok(Registered::DevicePlugin { resource, number })
+    Ok(Place::new(&folder, name))
 }

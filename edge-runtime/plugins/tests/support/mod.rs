@@ -72,6 +72,7 @@ impl Node {
             root: folder.path().join("kubelet"),
             device_plugins: true,
             pod_resources: true,
+            csi: false,
             cdi_folders: vec![folder.path().join("etc-cdi"), folder.path().join("run-cdi")],
             taken: vec!["example.com/taken".into()],
         };

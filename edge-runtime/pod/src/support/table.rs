@@ -40,7 +40,7 @@ pub(super) const POD_OS: Table = &[("name", Check(|_, os| (os != "linux").then_s
 pub(super) const CONTAINER: Table = &[
     (
         "args command envFrom image imagePullPolicy name resizePolicy restartPolicy stdin stdinOnce
-         terminationMessagePath terminationMessagePolicy tty volumeMounts workingDir",
+         terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir",
         Built,
     ),
     ("env", In(ENV)),
@@ -50,7 +50,6 @@ pub(super) const CONTAINER: Table = &[
     ("resources", In(RESOURCES)),
     ("restartPolicyRules", Check(restart_rules)),
     ("securityContext", In(SECURITY)),
-    ("volumeDevices", No(Wait("FailedMapVolume"))),
 ];
 pub(super) const INIT_CONTAINER: Table = CONTAINER;
 
@@ -63,7 +62,7 @@ fn restart_rules(_: &PodSpec, rules: &Value) -> Option<Answer> {
 pub(super) const EPHEMERAL_CONTAINER: Table = &[
     (
         "args command envFrom image imagePullPolicy name stdin stdinOnce targetContainerName
-         terminationMessagePath terminationMessagePolicy tty volumeMounts workingDir",
+         terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir",
         Built,
     ),
     ("env", In(ENV)),
@@ -71,7 +70,6 @@ pub(super) const EPHEMERAL_CONTAINER: Table = &[
     ("livenessProbe ports readinessProbe restartPolicy restartPolicyRules startupProbe", Only(&[])),
     ("resizePolicy", Elsewhere),
     ("securityContext", In(SECURITY)),
-    ("volumeDevices", No(Wait("FailedMapVolume"))),
 ];
 
 pub(super) const ENV: Table = &[("name value", Built), ("valueFrom", In(ENV_SOURCE))];
@@ -142,12 +140,14 @@ pub(super) const PROFILE: Table = &[("localhostProfile type", Built)];
 
 pub(super) const VOLUME: Table = &[
     (
-        "awsElasticBlockStore azureDisk azureFile cephfs cinder csi ephemeral fc flexVolume flocker
+        "awsElasticBlockStore azureDisk azureFile cephfs cinder fc flexVolume flocker
          gcePersistentDisk gitRepo glusterfs iscsi nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO
          storageos vsphereVolume",
         No(MOUNT),
     ),
     ("configMap downwardAPI hostPath image name persistentVolumeClaim secret", Built),
+    // With `plugins.csi`, or bound to a volume of this node: `volume/plan.rs`.
+    ("csi ephemeral", Built),
     ("emptyDir", Check(empty_dir)),
     ("projected", In(PROJECTED)),
 ];

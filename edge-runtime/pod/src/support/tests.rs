@@ -155,9 +155,9 @@ fn waited_for() {
     };
     for (spec, reason, message) in [
         (
-            volume(json!({"csi": {"driver": "d.example.com"}})),
+            volume(json!({"iscsi": {"targetPortal": "a", "iqn": "b", "lun": 0}})),
             "FailedMount",
-            "spec.volumes[0].csi is not supported by this node",
+            "spec.volumes[0].iscsi is not supported by this node",
         ),
         (volume(json!({"nfs": {"server": "s", "path": "/"}})), "FailedMount", "spec.volumes[0].nfs is not"),
         (volume(json!({"emptyDir": {"medium": "HugePages"}})), "FailedMount", "spec.volumes[0].emptyDir is not"),

@@ -1,6 +1,7 @@
 //! From a prepared pod to one container attempt that the monitor can start, as an ordered list of
 //! steps: folders, root file system, environment, user, mounts, OCI configuration. And the way back.
 
+mod block;
 mod cwd;
 mod disk;
 mod edits;
@@ -175,6 +176,7 @@ impl Containers {
         let memory = self.host.memory_bytes;
         let mut devices = granted(grants, &user)?;
         devices.extend(edits::devices(given, &user)?);
+        devices.extend(block::devices(container, &sandbox.prepared.volumes, &user)?);
         let input = oci_spec::Input {
             pod,
             container,

@@ -24,7 +24,8 @@ impl Node {
         let ending = self.is_ending(uid);
         let event = match (step, answer) {
             // Its end was decided meanwhile.
-            (Connecting::Looking, Answer::Looked(_))
+            (Connecting::Mounting, Answer::Volumes(_))
+            | (Connecting::Looking, Answer::Looked(_))
             | (Connecting::Rules(_), Answer::Rules(_))
             | (Connecting::Policies(_), Answer::Policies(_))
             | (Connecting::Attaching | Connecting::Undoing(_), Answer::Plugins(_))
@@ -33,6 +34,8 @@ impl Node {
             {
                 self.disconnect(uid)
             }
+            (Connecting::Mounting, Answer::Volumes(Ok(()))) => self.pod(uid).and_then(|pod| self.look(uid, &pod)),
+            (Connecting::Mounting, Answer::Volumes(Err(error))) => Some(self.not_prepared(uid, &error.into())),
             (Connecting::Looking, Answer::Looked(Ok(()))) => self.pod(uid).and_then(|pod| self.connect(uid, &pod)),
             (Connecting::Looking, Answer::Looked(Err(trouble))) => {
                 Some(failed(&self.launch.sandboxes.look_failed(trouble)))
@@ -59,7 +62,12 @@ impl Node {
             (Connecting::MakingCgroup, Answer::Cgroup(Err(error))) => {
                 Some(self.not_connected(uid, format!("failed to create cgroup for sandbox: {error}")))
             }
-            (Connecting::EndingCgroup, Answer::Cgroup(Ok(()))) => Some(self.remove_prepared(uid)),
+            (Connecting::EndingCgroup, Answer::Cgroup(Ok(()))) | (Connecting::Unmounting, Answer::Volumes(Ok(()))) => {
+                self.remove_prepared(uid)
+            }
+            (Connecting::Unmounting, Answer::Volumes(Err(error))) => {
+                Some(PodEvent::TeardownFailed { message: error.to_string() })
+            }
             (Connecting::Detaching, Answer::Plugins(Err(message)))
             | (Connecting::EndingCgroup, Answer::Cgroup(Err(message))) => Some(PodEvent::TeardownFailed { message }),
             // It waits for something else by now.

@@ -5,11 +5,14 @@ use std::net::IpAddr;
 use crate::launch::error::SandboxError;
 use crate::launch::looking::Trouble;
 use crate::launch::sandbox::SandboxDone;
+use crate::volume::VolumeError;
 
 /// What a pod's step waits for.
 #[derive(Debug)]
 pub(in super::super) enum Connecting {
-    /// A helper looks at its volumes, before all else.
+    /// The helper mounts its volumes of CSI drivers, before all else.
+    Mounting,
+    /// A helper looks at its other volumes, before the rest.
     Looking,
     /// The bridge sends tokens for its volumes. It has these addresses.
     Tokens { ips: Vec<IpAddr>, by_plugins: bool },
@@ -27,10 +30,14 @@ pub(in super::super) enum Connecting {
     MakingCgroup,
     /// systemd ends its cgroup, after all else but the files.
     EndingCgroup,
+    /// The helper unmounts its volumes of CSI drivers, before its files go.
+    Unmounting,
 }
 
 /// What another process has answered.
 pub(in super::super) enum Answer {
+    /// The volumes of CSI drivers are mounted, or unmounted, or one of them failed.
+    Volumes(Result<(), VolumeError>),
     /// A helper has looked at the volumes.
     Looked(Result<(), Trouble>),
     /// The kernel has the host ports, or refused them.

@@ -1,5 +1,5 @@
-//! Connecting pods: the parts of a sandbox that need other processes (inspection of volumes, nft, CNI plugins,
-//! systemd). The loop does not block on them.
+//! Connecting pods: the parts of a sandbox that need other processes (CSI drivers, inspection of volumes, nft, CNI
+//! plugins, systemd). The loop does not block on them.
 //!
 //! Each step of a pod gets one answer: at once if nothing has to be waited for, otherwise as news. If the same step is
 //! requested again while it is in progress (after the monitor was lost), the answer to the first request serves both.
@@ -9,6 +9,7 @@ pub(super) mod connecting;
 pub(super) mod host_ports;
 mod rules;
 mod token_wait;
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -30,6 +31,15 @@ impl Node {
         if self.connecting.contains_key(uid) {
             return None;
         }
+        match self.mount_volumes(uid, pod) {
+            Ok(true) => None,
+            Ok(false) => self.look(uid, pod),
+            Err(failure) => Some(self.not_prepared(uid, &failure)),
+        }
+    }
+
+    /// The pod has its volumes of CSI drivers.
+    fn look(&mut self, uid: &str, pod: &Pod) -> Option<PodEvent> {
         let looks = self.launch.sandboxes.volume_looks(pod, &self.cx.objects());
         match looks {
             Ok(looks) if looks.is_empty() => self.connect(uid, pod),
@@ -158,16 +168,21 @@ impl Node {
                 self.await_cgroup(uid, Connecting::EndingCgroup, pending);
                 None
             }
-            None => Some(self.remove_prepared(uid)),
+            None => self.remove_prepared(uid),
         }
     }
 
-    fn remove_prepared(&mut self, uid: &str) -> PodEvent {
-        let Some(pod) = self.pod(uid) else { return PodEvent::TornDown };
-        match self.launch.teardown(&pod, uid, true) {
+    fn remove_prepared(&mut self, uid: &str) -> Option<PodEvent> {
+        let Some(pod) = self.pod(uid) else { return Some(PodEvent::TornDown) };
+        let removed = match self.unmount_volumes(uid) {
+            Ok(true) => return None,
+            Ok(false) => self.launch.teardown(&pod, uid, true),
+            Err(error) => Err(error.to_string()),
+        };
+        Some(match removed {
             Ok(()) => PodEvent::TornDown,
             Err(message) => PodEvent::TeardownFailed { message },
-        }
+        })
     }
 
     pub(in crate::node) fn is_ending(&self, uid: &str) -> bool {

@@ -10,6 +10,7 @@ use crate::net::policy::view::POLICY_VIEW;
 use crate::net::services::view::SERVICE_VIEW;
 use crate::net::site::view::SITE_VIEW;
 use crate::store::Fact;
+use crate::volume::csi_kept::{self, KeptVolume};
 
 fn key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey { kind: kind.to_owned(), namespace: "ns".to_owned(), name: name.to_owned() }
@@ -88,6 +89,23 @@ fn newer_object_gives_its_pod_a_turn() {
     bench.node.pod_wanted(ending, None).unwrap();
     let deletion = bench.record("u").deletion.as_ref().map(|deletion| (deletion.grace_s, deletion.object_gone));
     assert_eq!(deletion, Some((7, false)));
+}
+
+/// A PersistentVolume may name Secrets of any namespace.
+#[test]
+fn object_of_another_namespace_wakes_pods_with_csi_volumes() {
+    let mut bench = Bench::new();
+    for uid in ["plain", "csi"] {
+        bench.add(uid);
+    }
+    let volume = KeptVolume { name: "data".to_owned(), folder: "pvc-1".to_owned(), ..KeptVolume::default() };
+    csi_kept::save(&bench.node.cx.paths, "csi", &[volume]).unwrap();
+    bench.node.plugins.volumes.load(&bench.node.cx.paths);
+    bench.take_dirty();
+    bench.node.dependency_changed("storage");
+    assert_eq!(bench.take_dirty(), ["csi"]);
+    bench.node.dependency_changed("ns");
+    assert_eq!(bench.take_dirty().len(), 2);
 }
 
 #[test]

@@ -27,6 +27,7 @@ impl Node {
                 self.plugins.answers.clear();
                 self.launch.containers.plugins.down(now);
                 self.orders_lost();
+                self.volumes_lost();
                 self.devices_changed(None);
             }
             Heard::Room => self.plugins.changed = true,
@@ -56,12 +57,21 @@ impl Node {
                 if is_news {
                     self.devices_changed(None);
                 }
+                self.volumes_told();
             }
             FromHelper::Allocated { id, ids, pre_start, edits } => {
                 self.allocated(id, ids, pre_start, edits)?;
             }
             FromHelper::Prepared { id } => self.prepared(id),
-            FromHelper::Failed { id, why, gone } => self.order_failed(id, &why, gone)?,
+            FromHelper::Failed { id, why, gone } => {
+                if !self.volume_failed(id, &why, gone) {
+                    self.order_failed(id, &why, gone)?;
+                }
+            }
+            FromHelper::Mounted { id, path } => self.volume_mounted(id, &path),
+            FromHelper::Unmounted { id } => self.volume_unmounted(id),
+            FromHelper::Drivers { drivers } => self.drivers_changed(drivers)?,
+            FromHelper::Again { pod, volume } => self.volume_again(&pod, &volume),
             FromHelper::AskResources { id, what } => self.answer_resources(id, &what),
             FromHelper::Ready { refused } => {
                 // All are named again with each change.

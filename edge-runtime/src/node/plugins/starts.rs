@@ -233,7 +233,7 @@ impl Node {
 }
 
 impl Plugins {
-    fn next_id(&mut self) -> u64 {
+    pub(super) fn next_id(&mut self) -> u64 {
         self.last = self.last.wrapping_add(1);
         self.last
     }

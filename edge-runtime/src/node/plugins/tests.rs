@@ -19,7 +19,7 @@ use crate::pod::record::{ContainerState, PodRecord, PodSource};
 const GPU: &str = "example.com/gpu";
 
 /// A node whose helper is connected.
-fn bench() -> Bench {
+pub(super) fn bench() -> Bench {
     let mut bench = Bench::new();
     bench.node.launch.containers.plugins = Resource::for_tests();
     let cx = &bench.node.cx;

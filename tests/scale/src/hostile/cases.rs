@@ -122,6 +122,10 @@ pub(crate) fn honest(name: &str, node: &Value, pod: &ObjectRef) -> Vec<Value> {
         up(Report::Event { event }),
         up(Report::MirrorPod { pod: mirror }),
         up(Report::MirrorGone { namespace, name: format!("static-{name}"), static_uid: "h".to_owned() }),
+        up(Report::CsiNode {
+            drivers: json!([{"name": "hostpath.csi.k8s.io", "nodeID": name, "allocatable": {"count": 8},
+                "topologyKeys": ["topology.hostpath.csi/node"], "labels": {"topology.hostpath.csi/node": name}}]),
+        }),
         ToCloud::StreamData { stream: 1, data: b"bytes".to_vec() },
         ToCloud::StreamCredit { stream: 1, bytes: 9 },
         ToCloud::StreamEnd { stream: 1, error: Some("why".to_owned()) },

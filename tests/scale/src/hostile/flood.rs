@@ -127,11 +127,13 @@ impl Peer {
 /// Whether the bridge answers each message of this flood.
 fn waits(flood: Flood) -> bool {
     use Flood::{
-        Devices, Events, GiantMirrorPods, GiantNodes, MirrorPods, NodeStatuses, PodStatuses, Tokens, UnknownPods,
+        CsiDrivers, Devices, Events, GiantMirrorPods, GiantNodes, MirrorPods, NodeStatuses, PodStatuses, Tokens,
+        UnknownPods,
     };
     matches!(
         flood,
-        Devices
+        CsiDrivers
+            | Devices
             | Events
             | GiantMirrorPods
             | GiantNodes

@@ -17,6 +17,7 @@ pub(crate) enum Flood {
     Events,
     MirrorPods,
     GiantMirrorPods,
+    CsiDrivers,
     Tokens,
     Renewals,
     Interests,
@@ -75,6 +76,7 @@ pub(crate) fn said(flood: Flood, ground: Ground<'_>, turn: u64, random: &mut Ran
         }),
         Flood::MirrorPods => up(Report::MirrorPod { pod: mirror(name, 1, random) }),
         Flood::GiantMirrorPods => up(Report::MirrorPod { pod: mirror(name, 3_000, random) }),
+        Flood::CsiDrivers => up(Report::CsiNode { drivers: drivers(turn, random) }),
         Flood::Tokens => vec![ToCloud::TokenRequest {
             id: turn,
             request: TokenRequest {
@@ -165,6 +167,19 @@ fn mirror(name: &str, variables: usize, random: &mut Random) -> Value {
         "spec": {"nodeName": name, "containers": [{"name": "c", "image": "busybox", "env": env}],
             "tolerations": [{"operator": "Exists"}]},
     })
+}
+
+/// Valid ones, and one that no Node may have.
+fn drivers(turn: u64, random: &mut Random) -> Value {
+    let driver = |at: u64| {
+        let name = format!("d{at}.x.example");
+        let label = format!("{name}/t{turn}-{}", at % 3);
+        json!({"name": name, "nodeID": format!("{turn}"), "labels": {label: "x"}, "allocatable": {"count": turn % 99}})
+    };
+    let mut drivers: Vec<Value> = (0..random.below(31)).zip(0..).map(|(_, at)| driver(at)).collect();
+    drivers.push(json!({"name": "e.x.example", "nodeID": format!("{turn}"),
+        "labels": {"node-restriction.kubernetes.io/zone": "vault"}}));
+    drivers.into()
 }
 
 fn devices(turn: u64) -> Vec<Value> {

@@ -1,5 +1,6 @@
 //! Subresources that do something of their own: binding, eviction, logs, tokens, scale, finalize.
 
+mod driver_audiences;
 pub(crate) mod eviction;
 pub(crate) mod finalize;
 pub(crate) mod pod;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::auth::accounts::{Accounts, ISSUER};
 use crate::registry::answer::Answer;
 use crate::registry::context::Context;
+use crate::registry::subresource::driver_audiences;
 use crate::resource::status::{ApiError, ApiResult};
 use crate::resource::typed;
 use crate::storage::Store;
@@ -197,7 +198,8 @@ fn restrict(ctx: &Context<'_>, store: &Store, node: &str, request: &Value) -> Ap
         return refuse("node may only request 0 or 1 audiences");
     }
     for audience in request["spec"]["audiences"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        if !audience.is_empty() && audience != ISSUER && !named.contains(&audience) {
+        let is_named = audience.is_empty() || audience == ISSUER || named.contains(&audience);
+        if !is_named && !driver_audiences::asks(store, pod.value(), audience)? {
             return refuse(&format!(
                 "audience {audience:?} not found in pod spec volume, {node:?} is not authorized to request tokens for this audience"
             ));

@@ -92,6 +92,7 @@ impl Model {
             devices: bit(4),
             rules: bit(5),
             api: false,
+            csi: bit(5),
         };
         let mut effects = self.world.takes_orders(node, bit(6));
         effects.extend(self.world.wants(node, wants, self.sites.get(node).copied()));
@@ -125,7 +126,10 @@ impl Model {
         let new = || (NODES[usize::from(bits >> 3) % NODES.len()].to_owned(), format!("{name}{}", self.version));
         let (node, uid) = old.unwrap_or_else(new);
         let object = Told::new(object("Pod", name, &uid));
-        let written = BoundPod { object, version: Some(self.version), ..pod(&node, name, &maps) };
+        let mut written = BoundPod { object, version: Some(self.version), ..pod(&node, name, &maps) };
+        // A claim, and the driver of an inline volume.
+        let volumes = [("l", key("PersistentVolumeClaim", "c")), ("m", Kind::CsiDriver.key("", "inline"))];
+        written.refs.extend(volumes.into_iter().filter(|(map, _)| maps.contains(map)).map(|(_, volume)| volume));
         self.pods.insert(name, written.clone());
         self.tell(written, false);
     }
@@ -213,14 +217,20 @@ impl Model {
     }
 
     fn watch_tells(&mut self, key: &ObjectKey, how: u8) -> Vec<Effect> {
-        let (map, site) = (Kind::ConfigMap.is(key), Kind::SiteView.is(key));
+        let map = [Kind::ConfigMap, Kind::Secret, Kind::CsiDriver, Kind::Claim].iter().any(|kind| kind.is(key));
+        let site = Kind::SiteView.is(key);
         match how {
             0 => self.world.object_failed(key),
             1 => self.world.object_refused(key),
             2 if map => self.world.object_absent(key),
             _ if map || site => {
                 let digest = ObjectDigest { key: key.clone(), uid: "u".into(), digest: "d".into() };
-                self.world.object_present(Object { digest, body: json!({}) })
+                let secret = json!({"namespace": "vault", "name": "s"});
+                let csi = json!({"driver": "d", "nodeStageSecretRef": secret});
+                let bound = json!({"namespace": key.namespace, "name": key.name});
+                // Only the body of a claim is read.
+                let body = json!({"volume": {"spec": {"claimRef": bound, "csi": csi}}});
+                self.world.object_present(Object { digest, body })
             }
             _ => self.world.group_present(key, views(&[("web", "u1")][..usize::from(how - 2)])),
         }

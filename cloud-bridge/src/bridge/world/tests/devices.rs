@@ -4,7 +4,7 @@ use super::*;
 use crate::bridge::told::groups::device_views;
 
 const DEVICES: Wants =
-    Wants { services: false, routes: false, policies: false, devices: true, rules: false, api: false };
+    Wants { services: false, routes: false, policies: false, devices: true, rules: false, api: false, csi: false };
 
 #[test]
 fn d02_a_list_waits_for_the_devices_of_the_node() {

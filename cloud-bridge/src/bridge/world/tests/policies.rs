@@ -4,7 +4,7 @@ use super::*;
 use crate::bridge::told::groups::policy_views;
 
 const POLICIES: Wants =
-    Wants { services: false, routes: false, policies: true, devices: false, rules: false, api: false };
+    Wants { services: false, routes: false, policies: true, devices: false, rules: false, api: false, csi: false };
 
 /// The one group of a pod's namespace.
 fn policies() -> ObjectKey {

@@ -1,0 +1,290 @@
+//! Records of volumes on the disk, which are all that is kept: a record is written before the first call that it
+//! describes, and removed when the last one is undone. Each function may wait for the disk.
+
+use std::io;
+use std::path::Path;
+
+use sampan_sys::files::named;
+
+use super::folder::{Folder, is_mounted, is_nothing};
+use super::paths::{DEVICES, OF_CSI, PODS, Staging, Target, VOLUMES, staged_blocks};
+use super::record::{FILE, MAX_FILE, Record};
+use crate::names::is_folder;
+
+/// Most volumes of all pods together.
+pub(super) const MAX_TARGETS: usize = 1_024;
+/// Most entries of a folder.
+const MAX_NAMES: usize = 4_096;
+
+/// The record in this folder.
+///
+/// # Errors
+/// It is damaged, or the folder is a link.
+pub(super) fn read(root: &Path, folder: &Path) -> io::Result<Option<Record>> {
+    let opened = match Folder::open(root, folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let Some(bytes) = opened.read(FILE, MAX_FILE)? else { return Ok(None) };
+    let path = root.join(folder).join(FILE);
+    Record::read(&bytes).map(Some).map_err(io::Error::other).map_err(named(&path))
+}
+
+/// The record of a pod's volume.
+///
+/// # Errors
+/// As [`read`].
+pub(super) fn read_target(root: &Path, target: &Target) -> io::Result<Option<Record>> {
+    read(root, &target.folder())
+}
+
+/// Writes the record of a pod's volume, and makes the folders for what the driver makes.
+///
+/// # Errors
+/// There are too many volumes, or the disk is full.
+pub(super) fn write_target(root: &Path, target: &Target, record: &Record) -> io::Result<()> {
+    Folder::make(root, &target.parent())?;
+    let folder = Folder::make(root, &target.folder())?;
+    if folder.read(FILE, MAX_FILE)?.is_none() && targets(root)?.len() >= MAX_TARGETS {
+        return Err(io::Error::other(format!("there are {MAX_TARGETS} volumes of CSI drivers in pods already")));
+    }
+    folder.write(FILE, &record.written())
+}
+
+/// Writes the record of a volume that is about to be staged, and makes its folder.
+///
+/// # Errors
+/// The disk is full.
+pub(super) fn write_staging(root: &Path, staging: &Staging, record: &Record) -> io::Result<()> {
+    Folder::make(root, staging.folder())?.write(FILE, &record.written())?;
+    Folder::make(root, &staging.parent().join(staging.name())).map(drop)
+}
+
+/// Pods' volumes that have a record.
+///
+/// # Errors
+/// There are too many.
+pub(super) fn targets(root: &Path) -> io::Result<Vec<Target>> {
+    let mut targets = Vec::new();
+    for pod in names(root, PODS.as_ref())? {
+        for (kind, block) in [(VOLUMES, false), (DEVICES, true)] {
+            let folder = Path::new(PODS).join(&pod).join(kind).join(OF_CSI);
+            for volume in names(root, &folder)? {
+                // A folder without a record is one in which nothing was begun.
+                if let Ok(target) = Target::new(&pod, &volume, block)
+                    && has_record(root, &target.folder())?
+                {
+                    targets.push(target);
+                }
+            }
+            if targets.len() > MAX_TARGETS {
+                return Err(io::Error::other(format!("more than {MAX_TARGETS} volumes of CSI drivers in pods")));
+            }
+        }
+    }
+    Ok(targets)
+}
+
+fn has_record(root: &Path, folder: &Path) -> io::Result<bool> {
+    match Folder::open(root, folder) {
+        Ok(folder) => Ok(folder.read(FILE, MAX_FILE)?.is_some()),
+        Err(error) if is_nothing(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether another pod has this volume, or may have it.
+///
+/// # Errors
+/// It cannot be known: a record is damaged.
+pub(super) fn is_used(root: &Path, driver: &str, handle: &str, except: &Target) -> io::Result<bool> {
+    for target in targets(root)? {
+        if target != *except && read_target(root, &target)?.is_some_and(|record| record.is_of(driver, handle)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Where a volume is staged: once, but for two PersistentVolumes of one block volume.
+///
+/// # Errors
+/// A record is damaged.
+pub(super) fn staged(root: &Path, driver: &str, handle: &str) -> io::Result<Vec<Staging>> {
+    let blocks = names(root, &staged_blocks())?;
+    let blocks = blocks.iter().map(|name| Staging::new(driver, handle, name, true));
+    let mut staged = Vec::new();
+    for staging in std::iter::once(Staging::new(driver, handle, "", false)).chain(blocks) {
+        if read(root, staging.folder())?.is_some_and(|record| record.is_of(driver, handle)) {
+            staged.push(staging);
+        }
+    }
+    Ok(staged)
+}
+
+/// Names of folders in a folder of ours; none without it.
+fn names(root: &Path, folder: &Path) -> io::Result<Vec<String>> {
+    match Folder::open(root, folder) {
+        Ok(folder) => {
+            let mut names = folder.names(MAX_NAMES)?;
+            names.retain(|name| is_folder(name));
+            Ok(names)
+        }
+        Err(error) if is_nothing(&error) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes what a driver has left of a volume that it has unpublished, as the kubelet does.
+///
+/// # Errors
+/// It is still mounted, or files are in it.
+pub(super) fn clear_target(root: &Path, target: &Target) -> io::Result<()> {
+    clear(root, &target.parent(), target.name(), false)
+}
+
+/// As [`clear_target`], for one that is unstaged; removes its record as well.
+///
+/// # Errors
+/// As [`clear_target`].
+pub(super) fn remove_staging(root: &Path, staging: &Staging) -> io::Result<()> {
+    let is_block = staging.folder() != staging.parent();
+    clear(root, staging.parent(), staging.name(), is_block)?;
+    forget(root, staging.folder(), if is_block { 2 } else { 1 })
+}
+
+/// Removes the record of a pod's volume: everything is undone.
+///
+/// # Errors
+/// The folder is a link.
+pub(super) fn forget_target(root: &Path, target: &Target) -> io::Result<()> {
+    forget(root, &target.folder(), 4)?;
+    if target.block {
+        forget(root, &target.parent(), 1)?;
+    }
+    Ok(())
+}
+
+fn clear(root: &Path, parent: &Path, name: &str, with_content: bool) -> io::Result<()> {
+    let path = parent.join(name);
+    if is_mounted(root, &path)? {
+        return Err(io::Error::other(format!("{} is still mounted", root.join(path).display())));
+    }
+    match Folder::open(root, parent) {
+        Ok(folder) if with_content => folder.remove_all(name),
+        Ok(folder) => folder.remove(name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a record and its folder, and up to `levels` folders in all, as long as they are empty.
+fn forget(root: &Path, folder: &Path, levels: usize) -> io::Result<()> {
+    match Folder::open(root, folder) {
+        Ok(folder) => folder.remove(FILE)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    for folder in folder.ancestors().take(levels) {
+        let (Some(parent), Some(name)) = (folder.parent(), folder.file_name().and_then(|name| name.to_str())) else {
+            break;
+        };
+        // One that is not empty stays, and is no error.
+        if Folder::open(root, parent).and_then(|parent| parent.remove(name)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn record(handle: &str) -> Record {
+        let text = str::to_owned;
+        let (driver, volume, node) = (text("d.x"), text("pv"), text("n"));
+        Record { driver, handle: text(handle), volume, node, inline: false, published: true }
+    }
+
+    fn target(pod: &str, block: bool) -> Target {
+        Target::new(pod, "pv", block).expect("names")
+    }
+
+    #[test]
+    fn volume_is_used_until_its_last_record_goes() {
+        let root = tempfile::tempdir().expect("temp dir");
+        let (a, b) = (target("a", false), target("b", true));
+        assert!(!is_used(root.path(), "d.x", "h", &a).expect("known"), "there is no folder yet");
+        for target in [&a, &b] {
+            write_target(root.path(), target, &record("h")).expect("written");
+        }
+        write_target(root.path(), &target("c", false), &record("other")).expect("written");
+        assert_eq!(read_target(root.path(), &a).expect("read"), Some(record("h")));
+        assert!(is_used(root.path(), "d.x", "h", &a).expect("known"), "by b");
+        assert!(!is_used(root.path(), "d.y", "h", &a).expect("known"), "another driver has it");
+        clear_target(root.path(), &b).expect("nothing is there");
+        forget_target(root.path(), &b).expect("removed");
+        assert!(!is_used(root.path(), "d.x", "h", &a).expect("known"));
+        assert!(!root.path().join("pods/b").exists(), "no empty folder is left");
+        forget_target(root.path(), &b).expect("it is removed");
+        assert!(root.path().join(a.folder()).join(FILE).exists());
+    }
+
+    #[test]
+    fn damaged_record_keeps_all_volumes_staged() {
+        let root = tempfile::tempdir().expect("temp dir");
+        write_target(root.path(), &target("a", false), &record("h")).expect("written");
+        std::fs::write(root.path().join(target("a", false).folder()).join(FILE), "{").expect("written");
+        let why = is_used(root.path(), "d.x", "h", &target("b", false)).expect_err("unknown").to_string();
+        assert!(why.contains("vol_data.json"), "{why}");
+        // What is no folder of ours is none of a pod.
+        std::fs::remove_dir_all(root.path().join("pods/a")).expect("removed");
+        symlink("/", root.path().join("pods/link")).expect("a link");
+        std::fs::write(root.path().join("pods/file"), "").expect("a file");
+        assert!(!is_used(root.path(), "d.x", "h", &target("b", false)).expect("known"));
+        let link = target("link", false);
+        assert!(write_target(root.path(), &link, &record("h")).is_err() && read_target(root.path(), &link).is_err());
+    }
+
+    #[test]
+    fn staged_volumes_are_found_and_removed() {
+        let root = tempfile::tempdir().expect("temp dir");
+        let mount = Staging::new("d.x", "h", "pv", false);
+        let blocks = [Staging::new("d.x", "h", "pv1", true), Staging::new("d.x", "h", "pv2", true)];
+        for staging in blocks.iter().chain([&mount]) {
+            write_staging(root.path(), staging, &record("h")).expect("written");
+        }
+        write_staging(root.path(), &Staging::new("d.x", "g", "pv3", true), &record("g")).expect("written");
+        assert_eq!(staged(root.path(), "d.x", "h").expect("read").len(), 3);
+        assert!(staged(root.path(), "d.x", "x").expect("read").is_empty());
+        assert!(mount.path(root.path()).is_dir());
+        // A driver may leave files where a block volume was staged; in a mounted one they would be the user's.
+        std::fs::write(blocks[0].path(root.path()).join("device"), "").expect("a file");
+        std::fs::write(mount.path(root.path()).join("data"), "").expect("a file");
+        remove_staging(root.path(), &blocks[0]).expect("removed");
+        assert!(remove_staging(root.path(), &mount).is_err());
+        assert_eq!(staged(root.path(), "d.x", "h").expect("read").len(), 2);
+        std::fs::remove_file(mount.path(root.path()).join("data")).expect("removed");
+        remove_staging(root.path(), &mount).expect("removed");
+        remove_staging(root.path(), &blocks[1]).expect("removed");
+        assert!(staged(root.path(), "d.x", "h").expect("read").is_empty());
+        assert_eq!(staged(root.path(), "d.x", "g").expect("read").len(), 1);
+    }
+
+    #[test]
+    fn volumes_of_a_node_have_a_limit() {
+        let root = tempfile::tempdir().expect("temp dir");
+        for pod in 0..MAX_TARGETS {
+            let folder = root.path().join(target(&format!("p{pod}"), false).folder());
+            std::fs::create_dir_all(&folder).expect("a folder");
+            std::fs::write(folder.join(FILE), record("h").written()).expect("written");
+        }
+        let why = write_target(root.path(), &target("new", false), &record("h")).expect_err("too many").to_string();
+        assert!(why.contains("1024 volumes"), "{why}");
+        write_target(root.path(), &target("p0", false), &record("h")).expect("it is there already");
+        assert_eq!(targets(root.path()).expect("within the limit").len(), MAX_TARGETS);
+    }
+}

@@ -1,0 +1,287 @@
+//! CSI drivers in Python, with the gRPC of Google, which mount folders for real. The helper is a process of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod csi;
+mod python;
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+
+use csi::*;
+use sampan_plugins_control::{FromHelper, ToHelper};
+use serde_json::json;
+
+/// Mounting is for root.
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+#[test]
+fn volume_of_two_pods_is_unstaged_after_the_last() {
+    if !is_root() {
+        return;
+    }
+    let mut node = Node::start();
+    let driver = Driver::start(&node, DRIVER);
+    let shown = json!([{"name": DRIVER, "nodeID": "node-1", "allocatable": {"count": 7},
+        "topologyKeys": ["example.com/zone"], "labels": {"example.com/zone": "z1"}}]);
+    assert_eq!(node.drivers(1), shown);
+    assert_eq!(node.mounted(volume("a")), node.path("a"));
+    let seen = driver.seen();
+    assert_eq!((&seen["fsType"], &seen["flags"], &seen["mode"]), (&json!("ext4"), &json!(["noatime"]), &json!(1)));
+    assert_eq!((&seen["secrets"]["user"], &seen["readOnly"]), (&json!("a"), &json!(false)));
+    assert_eq!(seen["context"]["csi.storage.k8s.io/pod.name"], "a-0");
+    assert_eq!(seen["context"]["share"], "/a");
+    node.mounted(volume("b"));
+    // What is there is left alone.
+    node.mounted(volume("b"));
+    assert!(node.has("a") && node.has("b"));
+    node.unmounted("a");
+    assert!(!node.path("a").exists() && node.has("b"));
+    node.unmounted("b");
+    node.unmounted("b");
+    assert!(node.is_clean());
+    let calls = [
+        "NodeStageVolume",
+        "NodePublishVolume",
+        "NodePublishVolume",
+        "NodeUnpublishVolume",
+        "NodeUnpublishVolume",
+        "NodeUnstageVolume",
+    ];
+    assert_eq!(driver.lines("calls"), calls);
+    assert!(driver.lines("wrong").is_empty());
+}
+
+/// Each call, and which order makes it: mount in a, mount in b, unmount in a, unmount in b.
+const CALLS: [(&str, usize); 6] = [
+    ("NodeStageVolume", 0),
+    ("NodePublishVolume", 0),
+    ("NodePublishVolume", 1),
+    ("NodeUnpublishVolume", 2),
+    ("NodeUnpublishVolume", 3),
+    ("NodeUnstageVolume", 3),
+];
+const ORDERS: [(&str, bool); 4] = [("a", true), ("b", true), ("a", false), ("b", false)];
+
+#[test]
+fn helper_killed_at_each_call_unstages_only_at_the_end() {
+    if !is_root() {
+        return;
+    }
+    let mut node = Node::start();
+    let driver = Driver::start(&node, DRIVER);
+    node.drivers(1);
+    for (method, at) in CALLS {
+        for point in ["before", "after"] {
+            for (number, (pod, mounts)) in ORDERS.into_iter().enumerate() {
+                if number == at {
+                    driver.hold(method, point);
+                    if mounts {
+                        node.mount(volume(pod));
+                    } else {
+                        node.unmount(pod);
+                    }
+                    driver.wait_held();
+                    let calls = driver.lines("calls").len();
+                    node.kill();
+                    // The driver carries out a call whose caller has gone.
+                    driver.release();
+                    until("the call ends", || driver.lines("calls").len() > calls);
+                    node.restart(&["a", "b"], 1);
+                }
+                if mounts {
+                    node.mounted(volume(pod));
+                } else {
+                    node.unmounted(pod);
+                }
+                let has = [number < 2, (1..3).contains(&number)];
+                assert_eq!([node.has("a"), node.has("b")], has, "{method} {point}, order {number}");
+            }
+            assert!(node.is_clean(), "{method} {point}");
+            assert_eq!(driver.lines("calls").last().map(String::as_str), Some("NodeUnstageVolume"));
+            assert_eq!(driver.lines("wrong"), Vec::<String>::new(), "{method} {point}");
+        }
+    }
+}
+
+#[test]
+fn volumes_of_pods_that_have_gone_are_undone() {
+    if !is_root() {
+        return;
+    }
+    let mut node = Node::start();
+    let driver = Driver::start(&node, DRIVER);
+    node.drivers(1);
+    for point in ["before", "after"] {
+        node.mounted(volume("a"));
+        driver.hold("NodePublishVolume", point);
+        node.mount(volume("b"));
+        driver.wait_held();
+        let calls = driver.lines("calls").len();
+        node.kill();
+        driver.release();
+        until("the call ends", || driver.lines("calls").len() > calls);
+        node.restart(&["a"], 1);
+        until("the volume of b is undone", || !node.root.join("pods/b").exists());
+        assert!(node.has("a"));
+        node.keep(&[]);
+        until("that of a as well", || node.is_clean());
+    }
+    // A pod that comes right behind is no pod that has gone.
+    node.keep(&[]);
+    node.mounted(volume("c"));
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert!(node.has("c") && driver.lines("wrong").is_empty());
+    node.unmounted("c");
+}
+
+#[test]
+fn driver_that_hangs_holds_its_own_volumes_alone() {
+    if !is_root() {
+        return;
+    }
+    let other = "other.example.com";
+    let mut node = Node::start();
+    let (driver, _second) = (Driver::start(&node, DRIVER), Driver::start(&node, other));
+    node.drivers(2);
+    driver.hold("NodeStageVolume", "before");
+    let hung = node.mount(volume("a"));
+    driver.wait_held();
+    let mut elsewhere = volume("b");
+    elsewhere.driver = other.to_owned();
+    assert_eq!(node.mounted(elsewhere), node.path("b"));
+    node.say(&ToHelper::Ping {});
+    assert_eq!(node.answer(), FromHelper::Pong {});
+    node.unmounted("b");
+    driver.release();
+    let path = node.path("a").to_str().unwrap().to_owned();
+    assert_eq!(node.answer(), FromHelper::Mounted { id: hung, path });
+    // One that dies.
+    driver.hold("NodeUnpublishVolume", "before");
+    node.unmount("a");
+    driver.wait_held();
+    let registration = driver.registration.clone();
+    drop(driver);
+    assert!(!node.failed().1, "it is registered still");
+    std::fs::remove_file(registration).unwrap();
+    node.drivers(1);
+    node.unmount("a");
+    let (why, gone) = node.failed();
+    assert!(gone && why.contains("not found in the list of registered CSI drivers"), "{why}");
+    assert!(node.has("a"), "nothing is undone without the driver");
+    // As it comes back, what is left is undone.
+    node.keep(&[]);
+    let _driver = Driver::start(&node, DRIVER);
+    node.drivers(2);
+    until("the volume is undone", || node.is_clean());
+}
+
+#[test]
+fn failed_call_is_repeated_from_the_records() {
+    if !is_root() {
+        return;
+    }
+    let mut node = Node::start();
+    let driver = Driver::start(&node, DRIVER);
+    node.drivers(1);
+    for method in ["NodeStageVolume", "NodePublishVolume"] {
+        driver.fail(method);
+        node.mount(volume("a"));
+        let wanted = format!("{method}: rpc error: code = Internal desc = as asked for");
+        assert_eq!(node.failed(), (wanted, false));
+        // The pod is given up.
+        node.unmounted("a");
+        assert!(node.is_clean(), "{method}");
+    }
+    driver.flood("NodeStageVolume");
+    node.mount(volume("a"));
+    assert!(node.failed().0.contains("ResourceExhausted"));
+    node.unmounted("a");
+    let unpublished = driver.lines("calls").iter().filter(|call| *call == "NodeUnpublishVolume").count();
+    assert_eq!(unpublished, 1, "not where nothing was published");
+    node.mounted(volume("a"));
+    for method in ["NodeUnpublishVolume", "NodeUnstageVolume"] {
+        driver.fail(method);
+        node.unmount("a");
+        assert!(node.failed().0.contains(method));
+    }
+    node.unmounted("a");
+    assert!(node.is_clean() && driver.lines("wrong").is_empty());
+}
+
+#[test]
+fn files_belong_to_the_group_and_the_volume_grows() {
+    if !is_root() {
+        return;
+    }
+    let mut node = Node::start();
+    let driver = Driver::start(&node, DRIVER);
+    node.drivers(1);
+    let mut wanted = volume("a");
+    (wanted.fs_group, wanted.capacity) = (Some(4_242), Some(1 << 30));
+    let path = node.mounted(wanted.clone());
+    let file = std::fs::metadata(path.join("handle")).unwrap();
+    assert_eq!((file.gid(), file.mode() & 0o660), (4_242, 0o660));
+    node.mounted(wanted.clone());
+    wanted.capacity = Some(1 << 31);
+    node.mounted(wanted);
+    assert_eq!(driver.lines("sizes"), ["1073741824", "2147483648"]);
+    node.unmounted("a");
+    assert!(node.is_clean());
+}
+
+#[test]
+fn block_volume_is_a_device() {
+    if !is_root() {
+        return;
+    }
+    let mut node = Node::start();
+    let driver = Driver::start(&node, DRIVER);
+    node.drivers(1);
+    let block = |pod: &str| {
+        let mut wanted = volume(pod);
+        wanted.block = true;
+        wanted
+    };
+    let devices = node.root.join("plugins/kubernetes.io/csi/volumeDevices");
+    let path = node.mounted(block("a"));
+    assert_eq!(path, devices.join("publish").join(VOLUME).join("a"));
+    assert!(std::fs::metadata(&path).unwrap().file_type().is_char_device());
+    let second = node.mounted(block("b"));
+    node.kill();
+    node.restart(&["a", "b"], 1);
+    node.mounted(block("a"));
+    node.unmounted("a");
+    assert!(!path.exists() && second.exists());
+    assert!(!driver.lines("calls").contains(&"NodeUnstageVolume".to_owned()));
+    node.unmounted("b");
+    assert!(node.is_clean() && driver.lines("calls").contains(&"NodeUnstageVolume".to_owned()));
+    assert!(!devices.join(VOLUME).exists() && !devices.join("staging").join(VOLUME).exists());
+}
+
+#[test]
+fn link_in_the_folder_of_pods_leads_nowhere() {
+    if !is_root() {
+        return;
+    }
+    let mut node = Node::start();
+    let driver = Driver::start(&node, DRIVER);
+    node.drivers(1);
+    let outside = tempfile::tempdir().unwrap();
+    symlink(outside.path(), node.root.join("pods/a")).unwrap();
+    node.mount(volume("a"));
+    let (why, gone) = node.failed();
+    assert!(!gone && why.contains("pods/a"), "{why}");
+    assert_eq!(outside.path().read_dir().unwrap().count(), 0);
+    for (pod, name) in [("..", VOLUME), ("b", "../../x"), ("b", "")] {
+        let mut wanted = volume(pod);
+        wanted.volume = name.to_owned();
+        node.mount(wanted);
+        assert!(node.failed().0.contains("cannot be the name of a folder"), "{pod} {name}");
+    }
+    assert!(driver.lines("calls").is_empty());
+    // Others are served all the same.
+    node.mounted(volume("c"));
+    node.unmounted("c");
+}
