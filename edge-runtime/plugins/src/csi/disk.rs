@@ -57,7 +57,8 @@ pub(super) fn write_target(root: &Path, target: &Target, record: &Record) -> io:
 /// The disk is full.
 pub(super) fn write_staging(root: &Path, staging: &Staging, record: &Record) -> io::Result<()> {
     Folder::make(root, staging.folder())?.write(FILE, &record.written())?;
-    Folder::make(root, &staging.parent().join(staging.name())).map(drop)
+    // Not opened: something may be mounted there whose server does not answer.
+    Folder::make(root, staging.parent())?.add(staging.name())
 }
 
 /// Pods' volumes that have a record.

@@ -46,9 +46,7 @@ impl Folder {
             let path = folder.path.join(name);
             let mut entered = openat(&folder.opened, name, FOLDER, Mode::empty());
             if makes && matches!(entered, Err(Errno::ENOENT)) {
-                unless_there(DirBuilder::new().mode(0o750).create(folder.at(name.as_bytes())))
-                    .and_then(|()| folder.sync())
-                    .map_err(named(&path))?;
+                folder.create(name.as_bytes()).map_err(named(&path))?;
                 entered = openat(&folder.opened, name, FOLDER, Mode::empty());
             }
             let opened = entered.map_err(no_folder).map_err(named(&path))?;
@@ -61,6 +59,19 @@ impl Folder {
     fn at(&self, name: &[u8]) -> PathBuf {
         let folder = PathBuf::from(format!("/proc/self/fd/{}", self.opened.as_raw_fd()));
         folder.join(std::ffi::OsStr::from_bytes(name))
+    }
+
+    fn create(&self, name: &[u8]) -> io::Result<()> {
+        unless_there(DirBuilder::new().mode(0o750).create(self.at(name)))?;
+        self.sync()
+    }
+
+    /// Makes a folder in it, unless it is there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn add(&self, name: &str) -> io::Result<()> {
+        self.create(name.as_bytes()).map_err(named(&self.path.join(name)))
     }
 
     fn sync(&self) -> io::Result<()> {

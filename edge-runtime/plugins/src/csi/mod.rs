@@ -64,8 +64,8 @@ pub(crate) struct Csi {
     drivers: RefCell<Drivers>,
     turns: Turns,
     mounts: RefCell<Mounts>,
-    /// Volumes that this process has had staged, by driver and handle.
-    staged: RefCell<VecMap<(String, String), ()>>,
+    /// Paths at which this process has had volumes staged.
+    staged: RefCell<VecMap<String, ()>>,
     /// Pods of the last `Keep`, and those whose volumes were mounted since.
     kept: RefCell<VecMap<String, ()>>,
     /// Number of the last `Keep`.

@@ -135,9 +135,7 @@ impl Mounting<'_> {
 
     async fn stage(&self, staging: &Staging) -> Result<(), Failure> {
         let (volume, staged) = (self.volume, &self.shared.csi.staged);
-        let key = (volume.driver.clone(), volume.handle.clone());
-        // Another PersistentVolume of a block volume has a folder of its own.
-        if !volume.target.block && staged.borrow().contains_key(&key) {
+        if staged.borrow().contains_key(&self.staged_at) {
             return Ok(());
         }
         let (place, record) = (staging.clone(), self.own_record(true));
@@ -151,7 +149,7 @@ impl Mounting<'_> {
             context: &volume.context,
         };
         call(self.driver, STAGE, &request.written()).await.map_err(|status| failed(STAGE, &status))?;
-        staged.borrow_mut().insert(key, ());
+        staged.borrow_mut().insert(self.staged_at.clone(), ());
         Ok(())
     }
 

@@ -68,15 +68,15 @@ pub(super) async fn undo_target(shared: &Rc<Shared>, target: &Target) -> Result<
 /// Unstages a volume that no pod has. The caller has the turn of the volume.
 async fn unstage(shared: &Shared, driver: &Driver, record: Record) -> Result<(), Failure> {
     let Record { driver: name, handle, .. } = record;
-    let (key, of) = ((name.clone(), handle.clone()), handle.clone());
+    let of = handle.clone();
     for staging in on_disk(shared, move |root| disk::staged(root, &name, &of)).await? {
-        shared.csi.staged.borrow_mut().remove(&key);
+        let path = staging.path(&shared.settings.root).to_string_lossy().into_owned();
+        shared.csi.staged.borrow_mut().remove(&path);
         // One that has lost the capability has nothing staged.
         if driver.capabilities.stage {
-            let path = staging.path(&shared.settings.root);
-            let request = undo(&handle, &path.to_string_lossy());
+            let request = undo(&handle, &path);
             call(driver, UNSTAGE, &request).await.map_err(|status| failed(UNSTAGE, &status))?;
-            log::info!("{}: the CSI driver {} has unstaged it", path.display(), driver.name);
+            log::info!("{path}: the CSI driver {} has unstaged it", driver.name);
         }
         on_disk(shared, move |root| disk::remove_staging(root, &staging)).await?;
     }
