@@ -1,6 +1,7 @@
 //! Requests of a connection to the API, and the handling of their results.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
@@ -53,6 +54,7 @@ impl Connection {
                     let wants = Wants::of(&hello);
                     let orders = hello.features.iter().any(|name| name == ORDERS);
                     self.node.set_takes(self.session.session(), wants.devices, orders);
+                    self.reports.csi.store(wants.csi, Ordering::Relaxed);
                     if wants.routes {
                         // It is set only once, because a connection has one hello.
                         let _ = self.reports.lan.set(self.peer);
