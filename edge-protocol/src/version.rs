@@ -58,8 +58,8 @@ pub const RULES: &str = "rules1";
 /// [`FEATURES`]: a node announces it when it is configured.
 pub const API: &str = "api1";
 
-/// The node runs CSI drivers: it requests objects of kind `CSIDriver`, claims with the `attachment` of their volume, and
-/// the Secrets that volumes name, and reports its drivers
+/// The node mounts volumes of CSI drivers: it requests objects of kind `CSIDriver`, claims with the `attachment` of
+/// their volume, and the Secrets that volumes name, and reports its drivers
 /// ([`Report::CsiNode`](crate::message::Report::CsiNode)). Not in [`FEATURES`]: a node announces it when it is
 /// configured.
 pub const CSI: &str = "csi1";

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`json`], [`meta`], [`key`] | fields of an object, its metadata, its name |
 //! | [`names`] | the syntax of names, labels, ports |
+//! | [`digest`] | digests in names |
 //! | [`field`] | errors of fields |
 //! | [`quantity`] | amounts |
 //! | [`status`] | the answer to a failed request |
@@ -23,6 +24,7 @@
 pub mod aside;
 pub mod clock;
 pub mod cron;
+pub mod digest;
 pub mod field;
 pub mod flow;
 pub mod json;

@@ -36,7 +36,7 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    fn read(object: &Value, bytes: usize) -> Result<Self, Misfit> {
+    pub(crate) fn read(object: &Value, bytes: usize) -> Result<Self, Misfit> {
         let mut working: Working = typed::read(object)?;
         working.strip();
         let placing = Arc::new(Placing::read(&working.metadata, object));

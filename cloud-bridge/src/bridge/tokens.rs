@@ -1,17 +1,16 @@
 //! Service account tokens for the pods of a node, requested in the node's name, so that the API server's own rules for
 //! nodes (node authorizer, NodeRestriction) apply after the checks here.
 //!
-//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, and from
-//! the CSI drivers of its volumes, never from the node. The spec that the bridge has sent is good enough, because these
-//! fields never change (K8s pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API checks that
-//! the pod still exists.
-
-use std::sync::Arc;
+//! A node names only the pod. Its service account and the allowed audiences come from the pod's spec in the API, and
+//! from the CSI drivers of its volumes, never from the node. The spec that the bridge has sent is good enough, because
+//! these fields never change (K8s pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API
+//! checks that the pod still exists.
 
 use edge_protocol::message::{ObjectKey, TokenAnswer, TokenRequest};
 use edge_protocol::state::Body;
 use serde_json::{Value, json};
 
+use super::node::Node;
 use super::pod_references::{references, volume_references};
 use super::requests::{Requests, is_path_segment};
 use super::told::kinds::Kind;
@@ -21,20 +20,18 @@ use sampan_log::printable::printable;
 /// Default of `expirationSeconds` of a volume (`DefaultTokenExpiration` of the API's defaulting).
 const DEFAULT_SECONDS: i64 = 3600;
 
-/// Requests the token from the API; every outcome is an answer. `sent`: the pod as the node has it; `held` returns other
-/// objects that the node has.
+/// Requests the token from the API; every outcome is an answer. `sent`: the pod as the node has it.
 pub(super) async fn answer(
     requests: &Requests,
-    node: &str,
+    node: &Node,
     sent: Option<&Body>,
-    held: impl Fn(&ObjectKey) -> Option<Arc<Body>> + Send,
     request: &TokenRequest,
 ) -> TokenAnswer {
-    match ask(requests, node, sent, held, request).await {
+    match ask(requests, node, sent, request).await {
         Ok(answer) => answer,
         Err(reason) => {
             let pod = printable(format_args!("{}/{}", request.namespace, request.pod)).to_string();
-            log::warn!("node {node}: token for pod {pod}: {}", printable(&reason));
+            log::warn!("node {}: token for pod {pod}: {}", node.name, printable(&reason));
             TokenAnswer::Refused { reason }
         }
     }
@@ -42,9 +39,8 @@ pub(super) async fn answer(
 
 async fn ask(
     requests: &Requests,
-    node: &str,
+    node: &Node,
     sent: Option<&Body>,
-    held: impl Fn(&ObjectKey) -> Option<Arc<Body>> + Send,
     request: &TokenRequest,
 ) -> Result<TokenAnswer, String> {
     let TokenRequest { namespace, pod: name, uid, .. } = request;
@@ -56,8 +52,8 @@ async fn ask(
         Some(pod) => pod,
         None => requests.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await.map_err(failed)?,
     };
-    let by_driver = || is_of_driver(&pod, request, |key| held(key).as_deref().and_then(read));
-    let account = permitted(&pod, node, uid, &request.audience, request.expiration_seconds, by_driver)?;
+    let by_driver = || is_of_driver(&pod, request, |key| node.state().body(key).as_deref().and_then(read));
+    let account = permitted(&pod, &node.name, uid, &request.audience, request.expiration_seconds, by_driver)?;
     let audiences: Vec<&str> = Some(request.audience.as_str()).filter(|a| !a.is_empty()).into_iter().collect();
     let body = json!({
         "apiVersion": "authentication.k8s.io/v1",

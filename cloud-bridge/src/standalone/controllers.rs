@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apimachinery::panics;
 use controller_manager::node_lifecycle;
 use controller_manager::pods::Pods;
-use controller_manager::{load_balancer, local_volumes, podautoscaler, scheduler, workloads};
+use controller_manager::{attach_detach, load_balancer, local_volumes, podautoscaler, scheduler, workloads};
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 
@@ -39,10 +39,13 @@ impl Controllers {
         let manager = client("kube-controller-manager");
         let pods = Pods::start(&manager);
         let followed = pods.clone();
+        let attached = pods.clone();
         let of_workloads = move |client| workloads::run(client, followed.clone(), workloads.clone());
         all.keep("the controllers of workloads", &manager, of_workloads);
         all.keep("the signer", &manager, move |client| certificates::run(client, Arc::clone(&authority)));
         all.keep("the end of volumes", &manager, move |client| local_volumes::run(client, Arc::new(bridge.clone())));
+        let attach = move |client| attach_detach::run(client, attached.clone());
+        all.keep("the attachments of volumes", &manager, attach);
         if options.load_balancer.is_some() {
             all.keep("load balancers", &manager, load_balancer::run);
         }

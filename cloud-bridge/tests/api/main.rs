@@ -10,6 +10,7 @@ mod autoscalers;
 mod budgets;
 mod circles;
 mod classes;
+mod csi;
 mod custom;
 mod deletion;
 mod deployments;

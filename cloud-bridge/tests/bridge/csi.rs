@@ -14,7 +14,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use crate::support::fixture::{Cluster, TestBridge, eventually, force_delete, node_object, unique};
-use crate::support::{Edge, Store};
+use crate::support::{Edge, Identity, Store};
 
 const STORAGE: &str = "/apis/storage.k8s.io/v1";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
@@ -101,9 +101,12 @@ impl Volume {
 
 /// Joins as a node with CSI, registers and waits for the first list.
 async fn edge(bridge: &TestBridge, cluster: &Cluster, node: &str) -> Edge {
-    let identity = bridge.join(cluster, node).await;
-    let mut edge = Edge::connect_with_csi(bridge.address, &identity, Store::default()).await;
-    edge.report_and_wait(Report::Node { node: node_object(node) }).await.unwrap();
+    connect(bridge, &bridge.join(cluster, node).await).await
+}
+
+async fn connect(bridge: &TestBridge, identity: &Identity) -> Edge {
+    let mut edge = Edge::connect_with_csi(bridge.address, identity, Store::default()).await;
+    edge.report_and_wait(Report::Node { node: node_object(&identity.node) }).await.unwrap();
     edge.until("the first list", |edge| edge.synced).await;
     edge
 }
@@ -130,10 +133,14 @@ async fn drivers_of_a_node_are_in_its_csi_node() {
     let cluster = cluster().await;
     let bridge = TestBridge::start(&cluster).await;
     let node = unique("csi");
-    let mut edge = edge(&bridge, &cluster, &node).await;
+    let identity = bridge.join(&cluster, &node).await;
+    let mut edge = connect(&bridge, &identity).await;
     let path = format!("{STORAGE}/csinodes/{node}");
     let csi_node = || send(&cluster.client, Method::GET, &path, Value::Null);
-    let driver = |name: &str, id: &str| json!({"name": name, "nodeID": id, "labels": {format!("{name}/site"): "hall"}, "allocatable": {"count": 8}});
+    let driver = |name: &str, id: &str| {
+        let labels = json!({format!("{name}/site"): "hall"});
+        json!({"name": name, "nodeID": id, "labels": labels, "allocatable": {"count": 8}})
+    };
     let evil = json!({"name": "evil.example.com", "nodeID": "x",
         "labels": {"node-restriction.kubernetes.io/zone": "vault"}});
     let report = |drivers: Value| Report::CsiNode { drivers };
@@ -166,6 +173,14 @@ async fn drivers_of_a_node_are_in_its_csi_node() {
     for odd in [json!(1), json!("x"), Value::Null, json!([1]), vec![driver("d", "1"); 33].into()] {
         edge.report_and_wait(report(odd)).await.unwrap_err();
     }
+
+    // It is switched off, which the node's hello says.
+    edge.report_and_wait(report(json!([driver("a.example.com", "1")]))).await.unwrap();
+    drop(edge);
+    let mut edge = bridge.connect(&identity, Store::default()).await;
+    edge.report_and_wait(report(json!([driver("a.example.com", "1")]))).await.unwrap_err();
+    edge.report_and_wait(Report::Node { node: node_object(&node) }).await.unwrap();
+    assert!(csi_node().await.is_err());
     cluster.nodes().delete(&node, &DeleteParams::default()).await.unwrap();
 }
 

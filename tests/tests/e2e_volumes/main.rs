@@ -1,6 +1,7 @@
 //! Volumes and other input of a pod from the cluster: tokens, environments of Services, claims.
 
 mod claims;
+mod drivers;
 mod images;
 mod paths;
 mod propagation;

@@ -42,6 +42,7 @@ pub(crate) fn restrict_create(ctx: &Attributes<'_>, store: &Store, value: &Value
             refuse(ctx, name, &why)
         }
         ("coordination.k8s.io", "leases") => own_lease(ctx, node, name),
+        ("storage.k8s.io", "csinodes") => own_csi_node(ctx, node, name),
         _ => Ok(()),
     }
 }
@@ -172,6 +173,7 @@ pub(crate) fn restrict_update(ctx: &Attributes<'_>, new: &Value, old: &Value) ->
         }
         ("", "persistentvolumeclaims") => claim_status(ctx, node, new, old),
         ("coordination.k8s.io", "leases") => own_lease(ctx, node, name),
+        ("storage.k8s.io", "csinodes") => own_csi_node(ctx, node, name),
         _ => Ok(()),
     }
 }
@@ -208,6 +210,13 @@ fn own_lease(ctx: &Attributes<'_>, node: &str, name: &str) -> ApiResult<()> {
     refuse(ctx, name, "can only access node lease with the same name as the requesting node")
 }
 
+fn own_csi_node(ctx: &Attributes<'_>, node: &str, name: &str) -> ApiResult<()> {
+    if name == node {
+        return Ok(());
+    }
+    refuse(ctx, name, "can only access CSINode with the same name as the requesting node")
+}
+
 /// NodeRestriction on deletion.
 pub(crate) fn restrict_delete(ctx: &Attributes<'_>, current: &Stored) -> ApiResult<()> {
     let Some(node) = node_of(ctx) else { return Ok(()) };
@@ -218,6 +227,7 @@ pub(crate) fn restrict_delete(ctx: &Attributes<'_>, current: &Stored) -> ApiResu
         }
         ("", "nodes") => own_node(ctx, node, name),
         ("coordination.k8s.io", "leases") => own_lease(ctx, node, name),
+        ("storage.k8s.io", "csinodes") => own_csi_node(ctx, node, name),
         _ => Ok(()),
     }
 }

@@ -144,10 +144,12 @@ pub(crate) fn quantities(value: &mut Value) {
         Value::Object(fields) => {
             for (key, inner) in fields.iter_mut() {
                 match key.as_str() {
+                    // One amount in a CSIStorageCapacity.
+                    "capacity" if inner.is_number() => number(inner),
                     "limits" | "requests" | "capacity" | "allocatable" | "overhead" | "allocatedResources" => {
                         map(inner)
                     }
-                    "sizeLimit" | "divisor" => number(inner),
+                    "sizeLimit" | "divisor" | "maximumVolumeSize" => number(inner),
                     _ => quantities(inner),
                 }
             }
@@ -271,5 +273,8 @@ mod tests {
         let mut value = json!({"spec": {"containers": [{"resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}]}});
         quantities(&mut value);
         assert_eq!(value["spec"]["containers"][0]["resources"]["limits"], json!({"cpu": "1", "memory": "1Gi"}));
+        let mut single = json!({"capacity": 5, "maximumVolumeSize": 4});
+        quantities(&mut single);
+        assert_eq!(single, json!({"capacity": "5", "maximumVolumeSize": "4"}));
     }
 }

@@ -9,6 +9,7 @@ mod conditions;
 mod config;
 mod controller_revision;
 mod cron_job;
+mod csi;
 pub(crate) mod custom;
 mod daemon_set;
 mod defaults;

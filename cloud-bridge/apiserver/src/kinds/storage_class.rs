@@ -86,7 +86,8 @@ fn validate(class: &Value) -> Vec<FieldError> {
     errors
 }
 
-fn parameters(errors: &mut Errors, class: &Value) {
+/// Validates the parameters of a class: their number, names and size.
+pub(super) fn parameters(errors: &mut Errors, class: &Value) {
     if entries(class, "parameters").count() > PARAMETERS_MAX {
         errors.push(FieldError::too_long("parameters", PARAMETERS_MAX));
         return;

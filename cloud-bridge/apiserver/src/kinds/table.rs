@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::kind::Kind;
 use super::{
-    certificate_signing_request, config, controller_revision, cron_job, daemon_set, deployment, disruption_budget,
+    certificate_signing_request, config, controller_revision, cron_job, csi, daemon_set, deployment, disruption_budget,
     endpoint_slice, endpoints, event, horizontal_pod_autoscaler, ingress, ingress_class, ip_address, job, lease,
     limit_range, metrics, namespace, network_policy, node, pod, pod_template, priority_class, rbac, refused,
     replica_set, replication_controller, resource_quota, reviews, runtime_class, service, service_account,
@@ -54,7 +54,12 @@ pub(super) static KINDS: &[&Kind] = &[
     &service_cidr::KIND,
     &disruption_budget::KIND,
     &priority_class::KIND,
+    &csi::DRIVER,
+    &csi::NODE,
+    &csi::STORAGE_CAPACITY,
     &storage_class::KIND,
+    &csi::VOLUME_ATTACHMENT,
+    &csi::ATTRIBUTES_CLASS,
 ];
 
 /// Resources without stored objects, in discovery order.

@@ -10,7 +10,7 @@ use super::picture::Picture;
 use super::pod::{Pod, number};
 use super::score;
 use super::volumes::{Blocked, Wanted};
-use super::{affinity, spread};
+use super::{affinity, limits, spread};
 use crate::placement;
 use apimachinery::pace::Pace;
 
@@ -38,7 +38,7 @@ impl<'a> Cycle<'a> {
         known: &'a mut Known,
         pace: &mut Pace,
     ) -> Result<Self, Blocked> {
-        let volumes = picture.volumes.of_pod(&pod.key.0, &pod.spec, |node| picture.nodes.contains_key(node))?;
+        let volumes = picture.volumes.of_pod(pod, |node| picture.nodes.contains_key(node))?;
         let Known { near, screen, .. } = known;
         let counts = match near.take() {
             Some(counts) => counts,
@@ -78,8 +78,13 @@ impl<'a> Cycle<'a> {
         if let Some(objection) = node.lacks(&pod.needs) {
             return Some(objection);
         }
-        if !node.reaches(&self.volumes.terms) {
-            return Some(Objection::new("node(s) had volume node affinity conflict", false));
+        let volumes = &self.picture.volumes;
+        if volumes.limits.exceeded(node, volumes, &self.volumes.counted) {
+            return Some(Objection::new(limits::EXCEEDED, true));
+        }
+        let reasons = volumes.conflicts(node, &self.volumes);
+        if !reasons.is_empty() {
+            return Some(Objection { reasons, resolvable: false, by_pods: false });
         }
         let objection = self.spread.objection(pod, node);
         let objection = objection.or_else(|| self.affinity.objection(pod, &node.labels, &self.picture.namespaces));

@@ -6,11 +6,13 @@ mod affinity;
 mod asleep;
 mod budgets;
 mod cache;
+mod capacity;
 mod cluster;
 mod constraint;
 mod cycle;
 mod fit;
 mod kin;
+mod limits;
 mod needs;
 mod picture;
 pub(crate) mod pod;
@@ -34,7 +36,7 @@ use futures::stream::{FuturesUnordered, SelectAll};
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use k8s_openapi::api::core::v1::{self as core, Namespace, Node, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::Client;
 use kube::api::{Api, ApiResource};
 use kube::runtime::watcher::Event;
@@ -69,9 +71,25 @@ enum Kind {
     Class,
     Namespace,
     Budget,
+    Driver,
+    CsiNode,
+    Capacity,
+    Attachment,
 }
 
-const KINDS: [Kind; 7] = [Kind::Pod, Kind::Node, Kind::Claim, Kind::Volume, Kind::Class, Kind::Namespace, Kind::Budget];
+const KINDS: [Kind; 11] = [
+    Kind::Pod,
+    Kind::Node,
+    Kind::Claim,
+    Kind::Volume,
+    Kind::Class,
+    Kind::Namespace,
+    Kind::Budget,
+    Kind::Driver,
+    Kind::CsiNode,
+    Kind::Capacity,
+    Kind::Attachment,
+];
 
 impl Kind {
     fn resource(self) -> ApiResource {
@@ -83,6 +101,10 @@ impl Kind {
             Self::Class => ApiResource::erase::<StorageClass>(&()),
             Self::Namespace => ApiResource::erase::<Namespace>(&()),
             Self::Budget => ApiResource::erase::<PodDisruptionBudget>(&()),
+            Self::Driver => ApiResource::erase::<CSIDriver>(&()),
+            Self::CsiNode => ApiResource::erase::<CSINode>(&()),
+            Self::Capacity => ApiResource::erase::<CSIStorageCapacity>(&()),
+            Self::Attachment => ApiResource::erase::<VolumeAttachment>(&()),
         }
     }
 }
@@ -226,6 +248,22 @@ impl Scheduler {
                 }
             }
             Kind::Budget => cluster.picture.budgets.put(key, &object),
+            Kind::Driver => {
+                if cluster.picture.volumes.capacities.driver(&key.1, &object) {
+                    cluster.volumes_changed();
+                }
+            }
+            Kind::CsiNode => {
+                if cluster.picture.volumes.limits.node(&key.1, &object) {
+                    cluster.volumes_changed();
+                }
+            }
+            Kind::Capacity => {
+                if cluster.picture.volumes.capacities.put(key, &object) {
+                    cluster.volumes_changed();
+                }
+            }
+            Kind::Attachment => cluster.picture.volumes.limits.attachment(&key.1, &object),
         }
     }
 
@@ -239,6 +277,22 @@ impl Scheduler {
             Kind::Class => picture.volumes.class_gone(&key.1),
             Kind::Namespace => picture.namespace_gone(&key.1),
             Kind::Budget => picture.budgets.remove(key),
+            Kind::Capacity => picture.volumes.capacities.gone(key),
+            Kind::Driver => {
+                if picture.volumes.capacities.driver_gone(&key.1) {
+                    self.cluster.volumes_changed();
+                }
+            }
+            Kind::CsiNode => {
+                if picture.volumes.limits.node_gone(&key.1) {
+                    self.cluster.volumes_changed();
+                }
+            }
+            Kind::Attachment => {
+                if picture.volumes.limits.attachment_gone(&key.1) {
+                    self.cluster.volumes_changed();
+                }
+            }
         }
     }
 
@@ -296,6 +350,10 @@ fn known_keys(cluster: &Cluster, kind: Kind) -> Box<dyn Iterator<Item = PodKey> 
         Kind::Class => Box::new(picture.volumes.class_names().map(named)),
         Kind::Namespace => Box::new(picture.namespaces.keys().map(named)),
         Kind::Budget => Box::new(picture.budgets.keys().cloned()),
+        Kind::Driver => Box::new(picture.volumes.capacities.driver_names().map(named)),
+        Kind::CsiNode => Box::new(picture.volumes.limits.node_names().map(named)),
+        Kind::Capacity => Box::new(picture.volumes.capacities.keys().cloned()),
+        Kind::Attachment => Box::new(picture.volumes.limits.attachment_names().map(named)),
     }
 }
 

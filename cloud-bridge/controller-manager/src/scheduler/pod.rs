@@ -41,6 +41,8 @@ pub(crate) struct Pod {
     pub(super) needs: Needs,
     pub(super) affinity: Affinity,
     pub(super) spread: Vec<Constraint>,
+    /// Names of its claims, those of ephemeral volumes among them.
+    pub(super) claims: Box<[String]>,
     /// The parts of its spec about nodes and volumes. Not kept for pods with a node: there may be thousands.
     pub(super) spec: Value,
 }
@@ -50,6 +52,7 @@ impl Pod {
         let (spec, status) = (&object["spec"], &object["status"]);
         let labels = json!(metadata.labels);
         let namespace = metadata.namespace.clone().unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
         let node = text(spec, "nodeName").to_owned();
         let deleting = metadata.deletion_timestamp.is_some();
         let condition = |kind: &str| items(status, "conditions").iter().find(|one| text(one, "type") == kind);
@@ -73,7 +76,8 @@ impl Pod {
             needs: Needs::of(spec),
             affinity: Affinity::of(spec, &namespace, &labels),
             spread: if node.is_empty() { Constraint::all_of(spec, &labels) } else { Vec::new() },
-            spec: if node.is_empty() { about_nodes(spec) } else { Value::Null },
+            spec: if node.is_empty() { about_nodes(spec, name) } else { Value::Null },
+            claims: claims(spec, name).map(|(claim, _)| claim).collect(),
             key: (namespace, metadata.name.clone().unwrap_or_default()),
             labels,
             node,
@@ -105,8 +109,7 @@ impl Pod {
 
     /// Names of its claims.
     pub(super) fn claims(&self) -> impl Iterator<Item = &str> {
-        let volumes = items(&self.spec, "volumes").iter();
-        volumes.map(|volume| text(&volume["persistentVolumeClaim"], "claimName")).filter(|name| !name.is_empty())
+        self.claims.iter().map(String::as_str)
     }
 
     /// Start time, for comparisons: a pod that has not started comes last (K8s pkg/scheduler/util, `GetPodStartTime`).
@@ -123,16 +126,32 @@ fn is_ours(spec: &Value) -> bool {
 
 /// The parts of a spec that restrict the nodes. Of volumes only claims: a pod may have thousands of others, and the one
 /// with its token has another name in each pod.
-fn about_nodes(spec: &Value) -> Value {
+fn about_nodes(spec: &Value, name: &str) -> Value {
     let mut kept = json!({});
     for field in ["nodeSelector", "tolerations"] {
         kept.set(field, spec[field].clone());
     }
-    let claims = items(spec, "volumes").iter().map(|volume| text(&volume["persistentVolumeClaim"], "claimName"));
-    let claims = claims.filter(|name| !name.is_empty());
-    kept.set("volumes", claims.map(|name| json!({"persistentVolumeClaim": {"claimName": name}})).collect());
+    let volume = |(claim, ephemeral): (String, bool)| {
+        let mut volume = json!({"persistentVolumeClaim": {"claimName": claim}});
+        if ephemeral {
+            volume.set("ephemeral", true.into());
+        }
+        volume
+    };
+    kept.set("volumes", claims(spec, name).map(volume).collect());
     kept.set_at(&["affinity", "nodeAffinity"], spec["affinity"]["nodeAffinity"].clone());
     kept
+}
+
+/// The claims of a pod of this name, and whether each is of an ephemeral volume.
+fn claims(spec: &Value, pod: &str) -> impl Iterator<Item = (String, bool)> {
+    items(spec, "volumes").iter().filter_map(move |volume| {
+        if present(volume, "ephemeral").is_some() {
+            return Some((format!("{pod}-{}", text(volume, "name")), true));
+        }
+        let claim = text(&volume["persistentVolumeClaim"], "claimName");
+        (!claim.is_empty()).then(|| (claim.to_owned(), false))
+    })
 }
 
 /// How many these are, for signed counts.
@@ -147,15 +166,22 @@ mod tests {
     #[test]
     fn of_volumes_claims_alone_are_kept() {
         let claim = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
-        let volumes =
-            json!([claim("data"), {"name": "c", "configMap": {"name": "c"}}, {"name": "kube-api-access-x7k2p"}]);
+        let volumes = json!([claim("data"), {"name": "c", "configMap": {"name": "c"}}, {"name": "kube-api-access-x7k2p"},
+                {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]);
         let pod = |node: &str| {
             let spec = json!({"nodeName": node, "nodeSelector": {"a": "b"}, "volumes": volumes});
-            Pod::read(&ObjectMeta::default(), &json!({ "spec": spec }))
+            let metadata = ObjectMeta { name: Some("web".to_owned()), ..ObjectMeta::default() };
+            Pod::read(&metadata, &json!({ "spec": spec }))
         };
         let waits = pod("");
-        assert_eq!(waits.spec["volumes"], json!([{"persistentVolumeClaim": {"claimName": "data"}}]));
-        assert_eq!((waits.claims().collect::<Vec<_>>(), &waits.spec["nodeSelector"]["a"]), (vec!["data"], &json!("b")));
+        let own = json!({"persistentVolumeClaim": {"claimName": "web-scratch"}, "ephemeral": true});
+        assert_eq!(waits.spec["volumes"], json!([{"persistentVolumeClaim": {"claimName": "data"}}, own]));
+        let names = vec!["data", "web-scratch"];
+        assert_eq!(
+            (waits.claims().collect::<Vec<_>>(), &waits.spec["nodeSelector"]["a"]),
+            (names.clone(), &json!("b"))
+        );
         assert!(pod("n").spec.is_null());
+        assert_eq!(pod("n").claims().collect::<Vec<_>>(), names, "they count against the limits of its node");
     }
 }

@@ -3,6 +3,7 @@
 mod near;
 mod preemption;
 mod spread;
+mod volumes;
 mod work;
 
 use std::pin::pin;
@@ -306,7 +307,7 @@ fn a_pod_goes_where_its_volume_is() {
     };
     assert!(site.cluster.picture.volumes.volume("pv", &local(json!(["c"]))));
     assert!(site.cluster.picture.volumes.claim(key("data"), claims("Bound")));
-    let conflict = "0/2 nodes are available: 2 node(s) had volume node affinity conflict.";
+    let conflict = "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity.";
     assert_eq!(told(&mut site).unwrap_err(), format!("{conflict} {none}"));
     assert!(site.cluster.picture.volumes.volume("pv", &local(json!(["b"]))));
     assert_eq!(told(&mut site).unwrap(), "b");

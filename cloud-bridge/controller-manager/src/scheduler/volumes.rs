@@ -1,13 +1,18 @@
 //! Claims and their volumes, as far as they restrict nodes, and claims whose volume is created where their pod will
 //! run: kube-scheduler's VolumeBinding. Does not know who creates the volume. Pure.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
+use super::capacity::Capacities;
 use super::fit::Node;
-use super::pod::PodKey;
-use apimachinery::json::{items, text};
+use super::limits::Limits;
+use super::pod::{Pod, PodKey};
+use apimachinery::json::{flag, items, text};
+use apimachinery::meta;
+use apimachinery::quantity::Quantity;
 
 /// Annotation of a claim: the node where its volume must be made.
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -16,11 +21,26 @@ pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
     claims: HashMap<PodKey, Claim>,
-    /// Terms of each volume's node affinity; null if it is reachable from every node.
-    volumes: HashMap<String, Value>,
-    /// Classes that wait for a pod before a volume is created, and the terms of the nodes on which they create volumes;
-    /// null for all nodes.
-    waiting: HashMap<String, Value>,
+    volumes: HashMap<String, Volume>,
+    /// Classes that wait for a pod before a volume is created.
+    waiting: HashMap<String, Class>,
+    pub(super) limits: Limits,
+    pub(super) capacities: Capacities,
+}
+
+#[derive(Debug, PartialEq)]
+struct Volume {
+    /// Terms of its node affinity; null if it is reachable from every node.
+    required: Value,
+    /// Its CSI driver; empty without one.
+    driver: String,
+}
+
+#[derive(Debug, PartialEq)]
+struct Class {
+    provisioner: String,
+    /// Terms of the nodes on which it creates volumes; null for all nodes.
+    places: Value,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -31,17 +51,28 @@ pub(super) struct Claim {
     class: String,
     /// The node where its volume must be made; empty until one is selected.
     selected: String,
+    /// The uid of its controller: the pod of an ephemeral volume.
+    owner: String,
+    /// Requested size, in bytes.
+    size: i64,
+    deleting: bool,
 }
 
 impl Claim {
     pub(super) fn read(uid: &str, selected: &str, claim: &Value) -> Self {
         let spec = &claim["spec"];
         let bound = text(&claim["status"], "phase") == "Bound";
+        let owners = items(&claim["metadata"], "ownerReferences").iter();
+        let owner = owners.filter(|owner| flag(owner, "controller")).map(|owner| text(owner, "uid")).next();
+        let size = Quantity::from_value(&spec["resources"]["requests"]["storage"]);
         Self {
             uid: uid.to_owned(),
             volume: if bound { text(spec, "volumeName") } else { "" }.to_owned(),
             class: text(spec, "storageClassName").to_owned(),
             selected: selected.to_owned(),
+            owner: owner.unwrap_or_default().to_owned(),
+            size: size.map_or(0, Quantity::units),
+            deleting: meta::deleting(claim),
         }
     }
 }
@@ -57,7 +88,15 @@ pub(super) enum Blocked {
 /// Requirements of a pod's volumes for a node.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Wanted<'a> {
-    pub(super) terms: Vec<&'a Value>,
+    /// Terms of bound volumes, and of the classes of volumes to make.
+    terms: Vec<&'a Value>,
+    places: Vec<&'a Value>,
+    /// Whether a claim is bound to a volume that does not exist.
+    missing: bool,
+    /// Drivers and ids of volumes that count against a limit.
+    pub(super) counted: Vec<(&'a str, String)>,
+    /// Classes and sizes of volumes to make, of drivers whose capacity is known.
+    sizes: Vec<(&'a str, i64)>,
     /// Names and uids of the claims whose volume is created on the pod's node after they name it.
     pub(super) to_make: Vec<(&'a str, &'a str)>,
 }
@@ -78,8 +117,11 @@ impl Volumes {
 
     /// Adds or changes a volume; true if that may give a pod a node.
     pub(super) fn volume(&mut self, name: &str, volume: &Value) -> bool {
-        let required = volume["spec"]["nodeAffinity"]["required"].clone();
-        self.volumes.insert(name.to_owned(), required.clone()) != Some(required)
+        let read = || Volume {
+            required: volume["spec"]["nodeAffinity"]["required"].clone(),
+            driver: text(&volume["spec"]["csi"], "driver").to_owned(),
+        };
+        self.volumes.insert(name.to_owned(), read()) != Some(read())
     }
 
     pub(super) fn volume_gone(&mut self, name: &str) {
@@ -89,12 +131,16 @@ impl Volumes {
     /// Adds or changes a class; true if that may give a pod a node.
     pub(super) fn class(&mut self, name: &str, class: &Value) -> bool {
         // The in-tree provisioners of Kubernetes create none: a cloud's driver replaces each of them.
-        let made = !text(class, "provisioner").starts_with("kubernetes.io/");
+        let provisioner = text(class, "provisioner");
+        let made = !provisioner.starts_with("kubernetes.io/");
         if !made || text(class, "volumeBindingMode") != "WaitForFirstConsumer" {
             return self.waiting.remove(name).is_some();
         }
-        let terms = places(items(class, "allowedTopologies"));
-        self.waiting.insert(name.to_owned(), terms.clone()) != Some(terms)
+        let read = || {
+            let places = places(items(class, "allowedTopologies"));
+            Class { provisioner: provisioner.to_owned(), places }
+        };
+        self.waiting.insert(name.to_owned(), read()) != Some(read())
     }
 
     pub(super) fn class_gone(&mut self, name: &str) {
@@ -113,28 +159,43 @@ impl Volumes {
         self.waiting.keys()
     }
 
+    /// The driver and the id of a claim's volume, as far as it may count against a limit.
+    pub(super) fn counted(&self, namespace: &str, name: &str) -> Option<(&str, String)> {
+        let claim = self.claims.get(&(namespace.to_owned(), name.to_owned()))?;
+        if claim.volume.is_empty() {
+            let class = self.waiting.get(&claim.class)?;
+            return Some((class.provisioner.as_str(), format!("{namespace}/{name}")));
+        }
+        self.driver_of(&claim.volume).map(|(volume, driver)| (driver, volume.to_owned()))
+    }
+
+    /// The driver of a volume, with the volume's name.
+    pub(super) fn driver_of(&self, volume: &str) -> Option<(&str, &str)> {
+        let (name, volume) = self.volumes.get_key_value(volume)?;
+        (!volume.driver.is_empty()).then_some((name.as_str(), volume.driver.as_str()))
+    }
+
     /// Requirements of a pod's volumes for a node, or the reason why no node fits yet. `is_node`: whether a node of
     /// this name exists.
-    pub(super) fn of_pod<'a>(
-        &'a self,
-        namespace: &str,
-        spec: &'a Value,
-        is_node: impl Fn(&str) -> bool,
-    ) -> Result<Wanted<'a>, Blocked> {
+    pub(super) fn of_pod<'a>(&'a self, pod: &'a Pod, is_node: impl Fn(&str) -> bool) -> Result<Wanted<'a>, Blocked> {
         let mut wanted = Wanted::default();
-        for volume in items(spec, "volumes") {
+        let namespace = &pod.key.0;
+        for volume in items(&pod.spec, "volumes") {
             let name = text(&volume["persistentVolumeClaim"], "claimName");
             if name.is_empty() {
                 continue;
             }
-            let Some(claim) = self.claims.get(&(namespace.to_owned(), name.to_owned())) else {
-                return Err(Blocked::Because(format!("persistentvolumeclaim {name:?} not found")));
-            };
+            let claim = self.claims.get(&(namespace.clone(), name.to_owned()));
+            let claim = usable(pod, (name, claim), flag(volume, "ephemeral")).map_err(Blocked::Because)?;
+            wanted.counted.extend(self.counted(namespace, name));
             if !claim.volume.is_empty() {
-                wanted.terms.extend(self.volumes.get(&claim.volume).filter(|required| !required.is_null()));
+                match self.volumes.get(&claim.volume) {
+                    Some(volume) => wanted.terms.extend(Some(&volume.required).filter(|required| !required.is_null())),
+                    None => wanted.missing = true,
+                }
                 continue;
             }
-            let Some(places) = self.waiting.get(&claim.class) else {
+            let Some(class) = self.waiting.get(&claim.class) else {
                 let why = "pod has unbound immediate PersistentVolumeClaims";
                 return Err(Blocked::Because(why.to_owned()));
             };
@@ -142,10 +203,46 @@ impl Volumes {
             if is_node(&claim.selected) {
                 return Err(Blocked::Making);
             }
-            wanted.terms.extend(Some(places).filter(|places| !places.is_null()));
+            wanted.places.extend(Some(&class.places).filter(|places| !places.is_null()));
+            if claim.size > 0 && self.capacities.are_checked_for(&class.provisioner) {
+                wanted.sizes.push((&claim.class, claim.size));
+            }
             wanted.to_make.push((name, &claim.uid));
         }
         Ok(wanted)
+    }
+
+    /// Why volumes cannot be used on a node or made there, in the words of kube-scheduler's VolumeBinding.
+    pub(super) fn conflicts(&self, node: &Node, wanted: &Wanted<'_>) -> Vec<Cow<'static, str>> {
+        let mut reasons: Vec<Cow<'static, str>> = Vec::new();
+        if !node.reaches(&wanted.terms) {
+            reasons.push("node(s) didn't match PersistentVolume's node affinity".into());
+        }
+        if !node.reaches(&wanted.places) {
+            reasons.push("node(s) didn't find available persistent volumes to bind".into());
+        } else if !wanted.sizes.iter().all(|(class, size)| self.capacities.suffice(class, *size, &node.labels)) {
+            reasons.push("node(s) did not have enough free storage".into());
+        }
+        if wanted.missing {
+            reasons.push("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)".into());
+        }
+        reasons
+    }
+}
+
+/// A claim that a pod may use, or why it may not (K8s pkg/scheduler/framework/plugins/volumebinding, `podHasPVCs`).
+fn usable<'a>(pod: &Pod, (name, claim): (&str, Option<&'a Claim>), ephemeral: bool) -> Result<&'a Claim, String> {
+    let (namespace, own) = &pod.key;
+    match claim {
+        None if ephemeral => {
+            Err(format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"))
+        }
+        None => Err(format!("persistentvolumeclaim {name:?} not found")),
+        Some(claim) if claim.deleting => Err(format!("persistentvolumeclaim {name:?} is being deleted")),
+        Some(claim) if ephemeral && claim.owner != pod.uid => {
+            Err(format!("PVC {namespace}/{name} was not created for pod {namespace}/{own} (pod is not owner)"))
+        }
+        Some(claim) => Ok(claim),
     }
 }
 
@@ -164,7 +261,7 @@ fn places(topologies: &[Value]) -> Value {
 
 impl Node {
     /// Whether volumes with these terms are reachable from this node.
-    pub(super) fn reaches(&self, required: &[&Value]) -> bool {
+    fn reaches(&self, required: &[&Value]) -> bool {
         required.iter().all(|one| items(one, "nodeSelectorTerms").iter().any(|term| self.matches_term(term)))
     }
 }

@@ -15,7 +15,7 @@ use super::plan::{Action, Failure, Outcome, Plan};
 use super::pod_gc::{self, PodGc};
 use super::queue::{Queue, RETRY};
 use super::world::{Change, Kind, Task, Watched, World};
-use super::{cron_job, daemon_set, deployment, job, protection, provision, replica_set, stateful_set, wake};
+use super::{cron_job, daemon_set, deployment, ephemeral, job, protection, provision, replica_set, stateful_set, wake};
 use crate::rate::Rate;
 
 /// Maximum delay of a key that must be processed again.
@@ -98,6 +98,9 @@ impl Engine {
                 }
             }
             for task in protection::tasks(&self.world, &change) {
+                self.queue.add(task);
+            }
+            for task in ephemeral::tasks(&self.world, &change) {
                 self.queue.add(task);
             }
             for (task, delay) in provision::tasks(&self.world, &change) {
@@ -187,7 +190,10 @@ impl Engine {
             Kind::CronJob => cron_job::plan(&self.world, key, now),
             Kind::Pod if key.name.is_empty() => pod_gc::of_terminated(&self.world, &self.pod_gc),
             Kind::Pod => match job::orphan(&self.world, key) {
-                plan if plan.actions.is_empty() => pod_gc::of_pod(&self.world, key),
+                plan if plan.actions.is_empty() => match pod_gc::of_pod(&self.world, key) {
+                    plan if plan.actions.is_empty() => ephemeral::plan(&self.world, key, failure),
+                    plan => plan,
+                },
                 plan => plan,
             },
             Kind::Node => pod_gc::of_node(&self.world, &self.pod_gc, key, now),

@@ -22,6 +22,8 @@ impl Held {
         let template = match kind {
             Kind::ControllerRevision => &object["data"]["spec"]["template"],
             Kind::CronJob => &object["spec"]["jobTemplate"],
+            // It is its own, for the templates of its claims.
+            Kind::Pod => object,
             _ => &object["spec"]["template"],
         };
         let meta = &object["metadata"];
@@ -71,7 +73,9 @@ mod tests {
         let revision = json!({"data": {"spec": {"template": template}}, "revision": 1});
         let cron_job = json!({"spec": {"jobTemplate": template}});
         let job = json!({"spec": {"template": template}});
-        for (kind, object) in [(Kind::ControllerRevision, revision), (Kind::CronJob, cron_job), (Kind::Job, job)] {
+        let pod = json!({"metadata": {"name": "a"}, "spec": {"hostname": "h"}});
+        let all = [(Kind::ControllerRevision, revision), (Kind::CronJob, cron_job), (Kind::Job, job), (Kind::Pod, pod)];
+        for (kind, object) in all {
             assert!(Held::of(kind, &object).is_some(), "{kind:?}");
         }
         assert!(Held::of(Kind::Job, &json!({"spec": {"template": {"spec": 1}}})).is_none());

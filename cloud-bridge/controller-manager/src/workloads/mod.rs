@@ -21,6 +21,7 @@ mod digest;
 mod disruption;
 mod endpoints;
 mod engine;
+mod ephemeral;
 mod held;
 mod history;
 mod index;

@@ -6,6 +6,7 @@ use apimachinery::typed::list;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{self as core, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::annotations;
@@ -38,12 +39,20 @@ pub(crate) struct PodSpec {
     pub(crate) containers: Vec<Container>,
     #[serde(deserialize_with = "list")]
     pub(crate) init_containers: Vec<Container>,
-    /// The names of the claims that it uses.
     #[serde(rename = "volumes", deserialize_with = "claims")]
-    pub(crate) claims: Vec<String>,
+    pub(crate) claims: Claims,
     /// The node to which its affinity ties it by name.
     #[serde(rename = "affinity", deserialize_with = "pinned")]
     pub(crate) pinned_to: Option<String>,
+}
+
+/// The claims of a pod.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Claims {
+    /// The names of those that it uses; of its ephemeral volumes from [`Pod::strip`] on.
+    pub(crate) all: Vec<String>,
+    /// Its ephemeral volumes: each gets a claim of its own.
+    pub(crate) ephemeral: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -125,7 +134,7 @@ impl Cached for Pod {
     }
 
     fn claims(&self) -> &[String] {
-        &self.spec.claims
+        &self.spec.claims.all
     }
 
     fn meta(&self) -> &ObjectMeta {
@@ -142,9 +151,21 @@ impl Cached for Pod {
 }
 
 impl Pod {
-    /// Removes the annotations that no controller reads.
+    /// Removes the annotations that no controller reads, and names the claims of ephemeral volumes.
     pub(crate) fn strip(&mut self) {
         annotations::keep(&mut self.metadata, annotations::OF_PODS);
+        let own: Vec<String> = self.spec.claims.ephemeral.iter().map(|volume| self.claim_of(volume)).collect();
+        let all = &mut self.spec.claims.all;
+        own.into_iter().for_each(|claim| {
+            if !all.contains(&claim) {
+                all.push(claim);
+            }
+        });
+    }
+
+    /// The name of the claim of an ephemeral volume (K8s component-helpers/storage/ephemeral).
+    pub(crate) fn claim_of(&self, volume: &str) -> String {
+        format!("{}-{volume}", self.metadata.name.as_deref().unwrap_or_default())
     }
 
     /// Whether its node made it up.
@@ -163,12 +184,15 @@ fn named_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<NamedPo
     Ok(named.collect())
 }
 
-/// The claims that volumes name, those of generic ephemeral volumes not included: they go with their pod.
-fn claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+/// The claims that volumes name, and the ephemeral volumes.
+fn claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Claims, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Volume {
+        #[serde(default)]
+        name: String,
         persistent_volume_claim: Option<Claim>,
+        ephemeral: Option<IgnoredAny>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -176,7 +200,15 @@ fn claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::
         claim_name: String,
     }
     let volumes: Vec<Volume> = list(deserializer)?;
-    Ok(volumes.into_iter().filter_map(|volume| Some(volume.persistent_volume_claim?.claim_name)).collect())
+    let mut claims = Claims::default();
+    for volume in volumes {
+        if volume.ephemeral.is_some() {
+            claims.ephemeral.push(volume.name);
+        } else if let Some(claim) = volume.persistent_volume_claim {
+            claims.all.push(claim.claim_name);
+        }
+    }
+    Ok(claims)
 }
 
 /// The one node that a required node affinity names (K8s pkg/controller/daemon/util `GetTargetNodeName`).

@@ -33,7 +33,7 @@ pub(crate) fn tasks(world: &World, change: &Change) -> Vec<(Task, Duration)> {
         Kind::PersistentVolumeClaim if !change.seen.gone => vec![waiting(key.clone())],
         Kind::Pod => {
             let pod = world.pods.get(key).filter(|pod| pod.spec.node_name.is_some());
-            let names = pod.into_iter().flat_map(|pod| &pod.spec.claims);
+            let names = pod.into_iter().flat_map(|pod| &pod.spec.claims.all);
             let keys = names.map(|name| ObjectKey { namespace: key.namespace.clone(), name: name.clone() });
             let unplaced = |claim: &Claim| claim.waits() && claim.selected_node().is_none();
             keys.filter(|key| world.claims.get(key).is_some_and(unplaced)).map(waiting).collect()

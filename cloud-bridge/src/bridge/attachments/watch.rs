@@ -37,7 +37,7 @@ pub(in crate::bridge) struct AttachmentWatch {
 #[derive(Default)]
 struct State {
     known: Known,
-    /// Who waits for changes, by PersistentVolume.
+    /// Claims that wait for changes, by PersistentVolume.
     volumes: HashMap<Box<str>, watch::Sender<()>>,
 }
 

@@ -1,4 +1,4 @@
-//! The attachment of a claim's volume, on its way to a node: a claim is the same for all nodes, and its attachment is not.
+//! The attachment of a claim's volume, on its way to a node: a claim is the same for all nodes, its attachment is not.
 
 use std::sync::Arc;
 

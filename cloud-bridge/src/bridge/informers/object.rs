@@ -1,5 +1,5 @@
-//! The watch of one ConfigMap, Secret, RuntimeClass or CSIDriver. It watches only the metadata, since a stream keeps a buffer for
-//! its largest event, and pods may name many large objects. After each change the object is read.
+//! The watch of one ConfigMap, Secret, RuntimeClass or CSIDriver. It watches only the metadata, since a stream keeps a
+//! buffer for its largest event, and pods may name many large objects. After each change the object is read.
 
 use std::pin::pin;
 use std::time::Duration;

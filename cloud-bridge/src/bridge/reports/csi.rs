@@ -1,5 +1,6 @@
 //! Writes the CSI drivers of a node: its CSINode, and topology and ids on its Node. All in the node's own name.
 
+use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -7,7 +8,7 @@ use sampan_log::printable::printable;
 use serde_json::{Value, json};
 
 use super::Reports;
-use super::csi_drivers::{Drivers, Plan};
+use super::csi_drivers::{Drivers, Plan, has_drivers};
 use super::event::node_warning;
 use super::failure::Failure;
 use crate::bridge::requests::{Patch, code};
@@ -17,6 +18,10 @@ const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
 impl Reports {
     pub(super) async fn write_drivers(&self, drivers: &Value) -> Result<(), Failure> {
         let any = drivers.as_array().is_some_and(|drivers| !drivers.is_empty());
+        if any && !self.csi.load(Ordering::Relaxed) {
+            // One from before it was switched off.
+            return Err(Failure::Refused("the node does not mount volumes of CSI drivers".to_owned()));
+        }
         *self.newest_drivers() = any.then(|| drivers.to_string().into_boxed_str());
         let path = format!("/api/v1/nodes/{}", self.node.name);
         let node: Value = match self.requests.get(&path).await {
@@ -32,6 +37,16 @@ impl Reports {
         self.write_csi_node(&wanted, node["metadata"]["uid"].as_str().unwrap_or_default()).await?;
         self.tell_of_drivers(&wanted.problems).await;
         Ok(())
+    }
+
+    /// Removes the drivers of a node that no longer mounts volumes of CSI drivers; `node`: its object in the API.
+    pub(super) async fn forget_drivers(&self, node: &Value) {
+        if self.csi.load(Ordering::Relaxed) || !has_drivers(node) {
+            return;
+        }
+        if let Err(failure) = self.write_drivers(&json!([])).await {
+            log::warn!("node {}: its CSI drivers were not removed: {failure:?}", self.node.name);
+        }
     }
 
     /// Writes the drivers again as last reported: the CSINode ends with its Node.

@@ -161,6 +161,11 @@ impl Drivers {
     }
 }
 
+/// Whether the Node says that it has drivers.
+pub(super) fn has_drivers(node: &Value) -> bool {
+    node["metadata"]["annotations"].get(NODE_IDS).is_some()
+}
+
 /// Whether two items of `spec.drivers` say the same. The API writes null for no keys.
 fn is_same(one: &Value, other: &Value) -> bool {
     let keys = |entry: &Value| {

@@ -57,6 +57,8 @@ pub(super) struct Reports {
     pub(super) pod_ranges: Arc<PodRanges>,
     /// Address from which the node connected; set only for a node that asks for routes.
     pub(super) lan: OnceLock<IpAddr>,
+    /// Whether the node mounts volumes of CSI drivers.
+    pub(super) csi: AtomicBool,
     /// Place of the node according to the API: its addresses on its LAN, and the address from which it connected.
     place: Mutex<Option<(String, String)>>,
     /// Whether the API has the fencing number of this connection.
@@ -92,6 +94,7 @@ impl Reports {
             mirror_namespaces: Arc::default(),
             pod_ranges: Arc::default(),
             lan: OnceLock::new(),
+            csi: AtomicBool::new(false),
             place: Mutex::default(),
             claimed: AtomicBool::new(false),
             places_said: AtomicBool::new(false),

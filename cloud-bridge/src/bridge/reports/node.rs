@@ -90,6 +90,7 @@ impl Reports {
                     } else {
                         self.tell_of_taints(&object, &wanted);
                     }
+                    self.forget_drivers(&object).await;
                     if let Some(patch) = labels::forgetting(&object, wanted.configured.as_deref()) {
                         self.own.patch(&path, Patch::Merge, &patch).await?;
                     }

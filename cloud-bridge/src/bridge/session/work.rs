@@ -1,10 +1,11 @@
 //! Requests of a connection to the API, and the handling of their results.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
-use edge_protocol::message::{ObjectKey, TokenRequest};
+use edge_protocol::message::TokenRequest;
 use edge_protocol::version::{ORDERS, RefuseReason, Wants};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
@@ -53,6 +54,7 @@ impl Connection {
                     let wants = Wants::of(&hello);
                     let orders = hello.features.iter().any(|name| name == ORDERS);
                     self.node.set_takes(self.session.session(), wants.devices, orders);
+                    self.reports.csi.store(wants.csi, Ordering::Relaxed);
                     if wants.routes {
                         // It is set only once, because a connection has one hello.
                         let _ = self.reports.lan.set(self.peer);
@@ -144,14 +146,12 @@ impl Connection {
     }
 
     fn token(&mut self, id: u64, request: TokenRequest) {
-        let (requests, name, slots) = (self.requests.clone(), self.node.name.clone(), Arc::clone(&self.slots));
+        let (requests, node, slots) = (self.requests.clone(), Arc::clone(&self.node), Arc::clone(&self.slots));
         let sent = self.node.state().body(&Kind::Pod.key(&request.namespace, &request.pod));
-        let node = Arc::clone(&self.node);
         let ask = async move {
             // The semaphore is never closed: it lives as long as this future.
             let _slot = slots.acquire_owned().await;
-            let held = |key: &ObjectKey| node.state().body(key);
-            Done::Token(id, tokens::answer(&requests, &name, sent.as_deref(), held, &request).await)
+            Done::Token(id, tokens::answer(&requests, &node, sent.as_deref(), &request).await)
         };
         self.work.push(ask.boxed());
     }

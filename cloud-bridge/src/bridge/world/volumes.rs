@@ -1,5 +1,5 @@
-//! What the volumes of pods name: CSIDrivers, and Secrets of PersistentVolumes. Only for nodes that mount volumes of CSI
-//! drivers. A pod's specification does not say: the claim has to be read first. Pure.
+//! What the volumes of pods name: CSIDrivers, and Secrets of PersistentVolumes. Only for nodes that mount volumes of
+//! CSI drivers. A pod's specification does not say: the claim has to be read first. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -54,7 +54,15 @@ pub(crate) fn authorize(relations: &Relations, node: &str, attributes: &Attribut
         ("", "nodes") => nodes(node, attributes),
         ("", "pods") => pods(relations, node, attributes),
         ("coordination.k8s.io", "leases") => lease(node, attributes),
-        ("", "services") | ("node.k8s.io", "runtimeclasses") => allow(read),
+        ("storage.k8s.io", "csinodes") => csi_node(node, attributes),
+        ("storage.k8s.io", "volumeattachments") => {
+            only_get(attributes)?;
+            if path.name.is_empty() {
+                return Err("No Object name found".into());
+            }
+            found(relations.is_attached_to(node, &path.name), node)
+        }
+        ("", "services") | ("node.k8s.io", "runtimeclasses") | ("storage.k8s.io", "csidrivers") => allow(read),
         ("", "events") | ("events.k8s.io", "events") => allow(verb == "create" || write),
         ("authentication.k8s.io", "tokenreviews")
         | ("authorization.k8s.io", "subjectaccessreviews" | "localsubjectaccessreviews") => allow(verb == "create"),
@@ -100,6 +108,21 @@ fn lease(node: &str, attributes: &Attributes) -> Result<(), String> {
     // The name of a new one is admission's business.
     if verb != "create" && path.name != node {
         return Err("can only access node lease with the same name as the requesting node".into());
+    }
+    Ok(())
+}
+
+fn csi_node(node: &str, attributes: &Attributes) -> Result<(), String> {
+    let (verb, path) = (attributes.verb.as_str(), &attributes.path);
+    if !matches!(verb, "get" | "create" | "update" | "patch" | "delete") {
+        return Err("can only get, create, update, patch, or delete a CSINode".into());
+    }
+    if !path.subresource.is_empty() {
+        return Err("cannot authorize CSINode subresources".into());
+    }
+    // Admission checks the name of a new one.
+    if verb != "create" && path.name != node {
+        return Err("can only access CSINode with the same name as the requesting node".into());
     }
     Ok(())
 }

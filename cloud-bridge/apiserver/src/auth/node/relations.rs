@@ -1,5 +1,5 @@
-//! The node authorizer's graph, as an index: which node has a pod that names an object. Updated by every write of pods
-//! and PersistentVolumes, so that a decision needs one lookup for any number of pods.
+//! The node authorizer's graph, as an index: which node has a pod that names an object. Updated by every write of pods,
+//! PersistentVolumes and VolumeAttachments, so that a decision needs one lookup for any number of pods.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +26,8 @@ pub(crate) struct Relations {
     claims: HashMap<String, (String, String)>,
     /// The PersistentVolumes that need a secret.
     volumes: Counts<(String, String)>,
+    /// The node of a VolumeAttachment.
+    attachments: BTreeMap<String, String>,
 }
 
 /// The graph, kept by the storage's writes.
@@ -61,7 +63,11 @@ impl Related {
 /// Applies a change of an object to the index.
 type Follow = fn(&mut Relations, Option<&Value>, Option<&Value>);
 
-const FOLLOWED: [(&str, Follow); 2] = [("pods", Relations::pod), ("persistentvolumes", Relations::volume)];
+const FOLLOWED: [(&str, Follow); 3] = [
+    ("pods", Relations::pod),
+    ("persistentvolumes", Relations::volume),
+    ("volumeattachments.storage.k8s.io", Relations::attachment),
+];
 
 impl Relations {
     /// Whether a pod of the node names the object; secrets also by way of a claim's volume.
@@ -82,6 +88,11 @@ impl Relations {
     /// Whether a pod of the node names the claim that the PersistentVolume is bound to.
     pub(crate) fn has_volume(&self, node: &str, volume: &str) -> bool {
         self.claims.get(volume).is_some_and(|(namespace, claim)| self.has(node, Kind::Claim, namespace, claim))
+    }
+
+    /// Whether a VolumeAttachment is for the node.
+    pub(crate) fn is_attached_to(&self, node: &str, attachment: &str) -> bool {
+        self.attachments.get(attachment).is_some_and(|of| of == node)
     }
 
     fn pod(&mut self, before: Option<&Value>, after: Option<&Value>) {
@@ -116,6 +127,16 @@ impl Relations {
             for secret in bound_secrets(volume) {
                 count(&mut self.volumes, secret, name, true);
             }
+        }
+    }
+
+    fn attachment(&mut self, before: Option<&Value>, after: Option<&Value>) {
+        if let Some(before) = before {
+            self.attachments.remove(text(&before["metadata"], "name"));
+        }
+        if let Some(after) = after {
+            let (name, node) = (text(&after["metadata"], "name"), text(&after["spec"], "nodeName"));
+            self.attachments.insert(name.to_owned(), node.to_owned());
         }
     }
 }
@@ -161,10 +182,12 @@ fn count<K: Ord>(counts: &mut Counts<K>, held: K, holder: &str, more: bool) {
 impl Relations {
     /// Whether deleted objects have left no entries.
     pub(crate) fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.claims.is_empty() && self.volumes.is_empty()
+        self.nodes.is_empty() && self.claims.is_empty() && self.volumes.is_empty() && self.attachments.is_empty()
     }
 
     pub(crate) fn write(&mut self, storage: &str, before: Option<&Value>, after: Option<&Value>) {
-        if storage == "pods" { self.pod(before, after) } else { self.volume(before, after) }
+        if let Some((_, change)) = FOLLOWED.iter().find(|(followed, _)| *followed == storage) {
+            change(self, before, after);
+        }
     }
 }

@@ -41,8 +41,17 @@ fn volume(name: &str, pod: &str) -> Value {
     })
 }
 
+fn attachment(name: &str, node: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"nodeName": node}})
+}
+
+const ATTACHMENTS: &str = "volumeattachments.storage.k8s.io";
+
 fn graph() -> Relations {
     let mut relations = Relations::default();
+    for attachment in [attachment("csi-0", "node0"), attachment("csi-1", "node1")] {
+        relations.write(ATTACHMENTS, None, Some(&attachment));
+    }
     let mut mirror = pod("mirror0", "node0");
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x"});
     for pod in [pod("pod0", "node0"), pod("pod1", "node1"), pod("nowhere", ""), mirror] {
@@ -56,6 +65,7 @@ fn graph() -> Relations {
 
 const NONE: &str = "no relationship found between node 'node0' and this object";
 const LEASE: &str = "can only access node lease with the same name as the requesting node";
+const CSI_NODE: &str = "can only access CSINode with the same name as the requesting node";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 /// Method, path, query; and why not, `Ok` for allowed.
@@ -63,6 +73,7 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/le
 fn the_authorizer_decides_as_that_of_kubernetes() {
     let core = |rest: &str| format!("/api/v1/namespaces/ns0/{rest}");
     let lease = |name: &str| format!("{LEASES}/{name}");
+    let storage = |rest: &str| format!("/apis/storage.k8s.io/v1/{rest}");
     let elsewhere = |name: &str| format!("/apis/coordination.k8s.io/v1/namespaces/foo/leases/{name}");
     let rows: Vec<(&str, String, &str, Result<(), &str>)> = vec![
         ("GET", core("configmaps/configmap-pod0"), "", Ok(())),
@@ -183,6 +194,20 @@ fn the_authorizer_decides_as_that_of_kubernetes() {
         ("GET", core("events"), "", Err("")),
         ("DELETE", core("events/e"), "", Err("")),
         ("GET", "/apis/node.k8s.io/v1/runtimeclasses".into(), "", Ok(())),
+        ("GET", storage("csidrivers"), "watch=1", Ok(())),
+        ("POST", storage("csidrivers"), "", Err("")),
+        ("GET", storage("volumeattachments/csi-0"), "", Ok(())),
+        ("GET", storage("volumeattachments/csi-1"), "", Err(NONE)),
+        ("GET", storage("volumeattachments/csi-0/status"), "", Err("cannot get subresource")),
+        ("GET", storage("volumeattachments"), "", Err("can only get individual resources of this type")),
+        ("DELETE", storage("volumeattachments/csi-0"), "", Err("can only get individual resources of this type")),
+        ("POST", storage("csinodes"), "", Ok(())),
+        ("GET", storage("csinodes/node0"), "", Ok(())),
+        ("PATCH", storage("csinodes/node0"), "", Ok(())),
+        ("DELETE", storage("csinodes/node0"), "", Ok(())),
+        ("PUT", storage("csinodes/node1"), "", Err(CSI_NODE)),
+        ("GET", storage("csinodes"), "", Err("can only get, create, update, patch, or delete a CSINode")),
+        ("GET", storage("csinodes/node0/status"), "", Err("cannot authorize CSINode subresources")),
         ("POST", "/apis/authentication.k8s.io/v1/tokenreviews".into(), "", Ok(())),
         ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews".into(), "", Ok(())),
         ("GET", "/api/v1/namespaces".into(), "", Err("")),
@@ -219,6 +244,9 @@ fn what_has_gone_or_changed_gives_no_access() {
     }
     for gone in [volume("pv0", "pod0"), volume("pv1", "pod1")] {
         relations.write("persistentvolumes", Some(&gone), None);
+    }
+    for gone in [attachment("csi-0", "node0"), attachment("csi-1", "node1")] {
+        relations.write(ATTACHMENTS, Some(&gone), None);
     }
     assert!(relations.is_empty());
 }
