@@ -7,12 +7,12 @@ mod restore;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use apimachinery::meta::rfc3339;
 use apiserver::backup::{self, Contents};
 use clap::Args;
 use jiff::Timestamp;
 
 use crate::output::print;
-use crate::pki::token;
 use crate::reach::state_folder;
 use crate::state_folder::ensure_whole;
 use restore::Present;
@@ -62,7 +62,7 @@ pub(crate) fn back_up(options: BackupOptions) -> anyhow::Result<()> {
         to.display()
     );
     let files = files::read(&state)?;
-    let made = token::shown(Timestamp::now());
+    let made = rfc3339(Timestamp::now());
     let found = backup::write(&state.join("api.db"), &files, &made, &to)?;
     print(&format!(
         "{}: backup of {} with {} nodes. It contains Secrets and the key of the authority: anyone who has it controls the nodes.\n",

@@ -1,19 +1,24 @@
 //! Flags that verbs share, and how their values are read.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::listen;
 use crate::listen::metrics_port::PlainPorts;
+use crate::pki::encoding;
 use anyhow::{Context, bail};
 use clap::Args;
 use http::Request;
 use http::header::{HeaderValue, USER_AGENT};
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use rustls_pki_types::CertificateDer;
 use sampan_duration::Typed;
 use tower::util::MapRequestLayer;
+
+/// Bytes of a file of authorities: more than those of a system.
+const MAX_AUTHORITIES: u64 = 1 << 20;
 
 /// How nodes are let in.
 #[derive(Debug, Clone, Args)]
@@ -56,6 +61,15 @@ impl NodeFlags {
     }
 }
 
+/// Certificates (PEM) of the file that a flag names.
+///
+/// # Errors
+/// The file cannot be read, or holds no certificates.
+pub(crate) fn authorities(flag: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let pem = sampan_file::read(path, MAX_AUTHORITIES).with_context(|| format!("{flag} {}", path.display()))?;
+    Ok(encoding::certificates(&path.display().to_string(), &pem)?)
+}
+
 /// A client of the API named by a kubeconfig, or of the cluster that this runs in.
 pub async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client> {
     client_of(config(kubeconfig).await?)
@@ -65,6 +79,7 @@ pub async fn client(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Client>
 pub(crate) async fn config(kubeconfig: Option<PathBuf>) -> anyhow::Result<kube::Config> {
     match kubeconfig {
         Some(path) => {
+            sampan_file::open(&path).with_context(|| format!("kubeconfig {}", path.display()))?;
             let file = Kubeconfig::read_from(&path).with_context(|| format!("kubeconfig {}", path.display()))?;
             Ok(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)
         }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::Context;
+use apimachinery::meta::rfc3339;
 use clap::Args;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use crate::flags::duration;
 use crate::info;
 use crate::output::{Structured, print};
-use crate::pki::{NAMESPACE, token};
+use crate::pki::NAMESPACE;
 use crate::reach::Reach;
 
 /// Name of the service account, of its role, which may list what the page shows, and of the binding of both.
@@ -67,7 +68,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     // The API may give it a shorter life than was asked for.
     let given = answer.status.and_then(|status| status.token.zip(status.expiration_timestamp));
     let (token, end) = given.context("the API answered without a token and its end")?;
-    let (link, expires) = (link(&url, &token), token::shown(end.0));
+    let (link, expires) = (link(&url, &token), rfc3339(end.0));
     print(&match options.output {
         Some(form) => form.text(&json!({"link": link, "expires": expires, "authority": about.authority}))?,
         None => printed(&link, &about.authority, &expires),

@@ -20,7 +20,6 @@ use crate::listen::{self, ListenerContext, metrics_port};
 use crate::notify::Notify;
 use crate::page::{self, Page, PageFlags};
 use crate::pki::authority::Authority;
-use crate::pki::encoding;
 use crate::pki::serving::Serving;
 use crate::pki::{claim, keep, tls};
 use crate::rules::{self, RuleFlags};
@@ -149,10 +148,7 @@ fn kubelet_ports(
 ) -> anyhow::Result<KubeletApi> {
     let Some(address) = options.kubelet_address else { return Ok((None, None)) };
     let clients = match &options.kubelet_client_ca {
-        Some(path) => {
-            let pem = std::fs::read(path).with_context(|| format!("--kubelet-client-ca {}", path.display()))?;
-            encoding::certificates(&path.display().to_string(), &pem)?
-        }
+        Some(path) => flags::authorities("--kubelet-client-ca", path)?,
         None => Vec::new(),
     };
     let serving = Serving::new(Arc::clone(authority), vec![address.to_string()])?;

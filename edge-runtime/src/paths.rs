@@ -101,6 +101,11 @@ impl Paths {
         self.pod(uid).join("csi-volumes.json")
     }
 
+    /// Names of resources that plugins have had, one a line.
+    pub fn plugin_resources(&self) -> PathBuf {
+        self.state().join("plugin-resources")
+    }
+
     /// Certificate, key and cache of the helper for requests of pods; only with `local-api`.
     pub fn api(&self) -> PathBuf {
         self.state().join("api")

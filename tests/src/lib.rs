@@ -23,6 +23,7 @@ pub mod ports;
 pub mod process;
 #[cfg(test)]
 mod reference;
+pub mod registry;
 pub mod silent;
 #[cfg(test)]
 mod sources;
@@ -38,6 +39,7 @@ pub use http_proxy::HttpProxy;
 pub use kubectl::Kubectl;
 pub use lan::Lan;
 pub use node::EdgeNode;
+pub use registry::Registry;
 pub use silent::Silent;
 pub use uplink::Uplink;
 pub use wait::until;

@@ -7,6 +7,7 @@
 //! | [`names`] | the syntax of names, labels, ports |
 //! | [`field`] | errors of fields |
 //! | [`quantity`] | amounts |
+//! | [`status`] | the answer to a failed request |
 //! | [`selector`] | label and field selectors |
 //! | [`user`] | the user of a request |
 //! | [`well_known`] | names that several parts use |
@@ -34,6 +35,7 @@ pub mod quantity;
 pub mod selector;
 pub mod shares;
 pub mod slim;
+pub mod status;
 pub mod turns;
 pub mod typed;
 pub mod user;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use apimachinery::meta::rfc3339;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -15,7 +16,6 @@ use crate::operator;
 use crate::output::table;
 use crate::pki::authority::Authority;
 use crate::pki::rotation::{Rotation, Trust};
-use crate::pki::token;
 
 /// A node that a rotation has not reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -70,8 +70,8 @@ fn of_authority(authority: &Authority) -> State {
     State {
         authority: authority.fingerprint(),
         next: authority.next_fingerprint(),
-        began: rotation.and_then(|rotation| time(rotation.began_ms)).map(token::shown),
-        finished: rotation.and_then(|rotation| rotation.finished_ms).and_then(time).map(token::shown),
+        began: rotation.and_then(|rotation| time(rotation.began_ms)).map(rfc3339),
+        finished: rotation.and_then(|rotation| rotation.finished_ms).and_then(time).map(rfc3339),
         ..State::default()
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use apiserver::backup::{self, SmallFile};
+use apiserver::backup::{self, MAX_FILE, SmallFile};
 use jiff::Timestamp;
 
 use super::files::PKI;
@@ -33,7 +33,7 @@ pub(super) enum Present {
 impl Present {
     pub(super) fn look(state: &Path, backup: &[SmallFile]) -> Self {
         let there = STATE.iter().any(|name| state.join(name).exists());
-        let own = fs::read(state.join(KEY)).ok();
+        let own = read_key(state);
         let of_backup = backup.iter().find(|file| file.name == KEY).map(|file| &file.bytes);
         Self::of(there, own.is_some() && own.as_ref() == of_backup, state.join("api.db").exists())
     }
@@ -104,7 +104,7 @@ fn with_rotation(state: &Path, files: &[SmallFile]) -> anyhow::Result<Vec<SmallF
     for folder in [state, half.as_path()] {
         let path = folder.join(ROTATION);
         let is_there = fs::symlink_metadata(&path).is_ok_and(|file| file.is_file());
-        if is_there && fs::read(folder.join(KEY)).ok() == key {
+        if is_there && read_key(folder) == key {
             let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
             files.retain(|file| file.name != ROTATION);
             files.push(SmallFile { name: ROTATION.to_owned(), bytes });
@@ -164,6 +164,11 @@ fn set_aside(state: &Path, now: Timestamp) -> anyhow::Result<Option<PathBuf>> {
     sync(&aside)?;
     sync(state)?;
     Ok(Some(aside))
+}
+
+/// The key of the authority in a folder of the service's user.
+fn read_key(folder: &Path) -> Option<Vec<u8>> {
+    sampan_file::read(&folder.join(KEY), MAX_FILE as u64).ok()
 }
 
 fn owner(state: &Path) -> anyhow::Result<Metadata> {

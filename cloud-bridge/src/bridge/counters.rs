@@ -70,3 +70,11 @@ pub(crate) static POD_REQUESTS: Counter = Counter::new();
 pub(crate) static POD_REQUESTS_REFUSED: Counter = Counter::new();
 /// Those under way, watches included.
 pub(crate) static POD_REQUESTS_OPEN: Gauge = Gauge::new();
+
+/// Requests at kubelet ports for nodes of this bridge, those that other bridges forward included.
+pub(crate) static KUBELET_REQUESTS: Counter = Counter::new();
+/// Requests at kubelet ports for nodes of other bridges, and those of them that no bridge has answered.
+pub(crate) static KUBELET_FORWARDED: Counter = Counter::new();
+pub(crate) static KUBELET_UNANSWERED: Counter = Counter::new();
+/// Forwarded ones under way, streams included.
+pub(crate) static KUBELET_FORWARDED_OPEN: Gauge = Gauge::new();

@@ -44,7 +44,7 @@ mod autonomy;
 mod backend;
 mod chunks;
 pub mod clients;
-mod counters;
+pub(crate) mod counters;
 mod credential;
 pub mod devices;
 mod discovery;

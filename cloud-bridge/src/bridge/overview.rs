@@ -7,6 +7,7 @@ mod docs_tests;
 use std::fmt::Write;
 use std::time::SystemTime;
 
+use apimachinery::meta::rfc3339;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -100,7 +101,7 @@ fn view(node: &Node) -> NodeView {
 }
 
 fn time(at: SystemTime) -> Option<String> {
-    Timestamp::try_from(at).ok().map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+    Timestamp::try_from(at).ok().map(rfc3339)
 }
 
 /// The same as metrics. Names of nodes are DNS names: nothing in them needs escaping.
@@ -144,11 +145,29 @@ pub fn metrics(nodes: &[NodeView]) -> String {
             "Requests of pods that the bridge refused or could not pass on.",
             &counters::POD_REQUESTS_REFUSED,
         ),
+        (
+            "kubelet_requests_total",
+            "Requests at kubelet ports for nodes of this bridge, those that other bridges forward included.",
+            &counters::KUBELET_REQUESTS,
+        ),
+        (
+            "kubelet_requests_forwarded_total",
+            "Requests at kubelet ports for nodes of other bridges.",
+            &counters::KUBELET_FORWARDED,
+        ),
+        (
+            "kubelet_requests_unanswered_total",
+            "Forwarded requests that no other bridge has answered.",
+            &counters::KUBELET_UNANSWERED,
+        ),
     ] {
         family(name, "counter", help, vec![(None, counter.get() as f64)]);
     }
     let help = "Requests of pods to the API that are under way, watches included.";
     family("pod_requests_open", "gauge", help, vec![(None, counters::POD_REQUESTS_OPEN.get() as f64)]);
+    let help = "Requests that are forwarded to other bridges and under way, streams included.";
+    let open = counters::KUBELET_FORWARDED_OPEN.get() as f64;
+    family("kubelet_requests_forwarded_open", "gauge", help, vec![(None, open)]);
     let help = "Whether the node is connected to this bridge.";
     family("node_connected", "gauge", help, each(|node| Some(f64::from(u8::from(node.connected)))));
     let help = "When the last frame of the node arrived, in seconds since 1970.";

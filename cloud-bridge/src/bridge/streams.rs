@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
+use apimachinery::meta::rfc3339;
 use apimachinery::shares::Share;
 use bytes::Bytes;
 use edge_protocol::channel::{self, Record, Records};
@@ -152,10 +153,8 @@ impl RecordSender for Sender {
 /// The error for a node that is not connected.
 pub(super) fn offline(node: &str, last_seen: Option<SystemTime>) -> BackendError {
     let seen = last_seen.and_then(|at| Timestamp::try_from(at).ok());
-    let seen = seen.map_or_else(
-        || "not seen since the bridge started".to_owned(),
-        |at| format!("last seen {}", at.strftime("%Y-%m-%dT%H:%M:%SZ")),
-    );
+    let seen =
+        seen.map_or_else(|| "not seen since the bridge started".to_owned(), |at| format!("last seen {}", rfc3339(at)));
     BackendError::Unavailable(format!("node {node} is not connected ({seen})"))
 }
 

@@ -94,7 +94,7 @@ fn changed(path: &Path) -> io::Result<SystemTime> {
 fn database(path: &Path) -> Result<(u64, SystemTime), String> {
     let failed = |error: io::Error| error.to_string();
     let mut head = [0; MAGIC.len()];
-    let mut file = File::open(path).map_err(failed)?;
+    let mut file = sampan_file::open(path).map_err(failed)?;
     file.read_exact(&mut head).map_err(|_| "it is empty or cut off".to_owned())?;
     if &head != MAGIC {
         return Err("it is not a SQLite database".to_owned());
@@ -107,6 +107,7 @@ fn database(path: &Path) -> Result<(u64, SystemTime), String> {
 }
 
 fn kubeconfig(path: &Path) -> Result<SystemTime, String> {
+    sampan_file::open(path).map_err(|error| error.to_string())?;
     let file = Kubeconfig::read_from(path).map_err(|error| error.to_string())?;
     let user = file.auth_infos.into_iter().next().and_then(|named| named.auth_info);
     let data = user.and_then(|user| user.client_certificate_data).ok_or("it has no client certificate")?;

@@ -29,6 +29,7 @@ use super::body::{Body, full};
 use super::count::{ALL, Count, EACH, Place};
 use super::{pipe, replica};
 use crate::accept::client::held;
+use crate::bridge::counters::{self, Present};
 use crate::pki::authority::Authority;
 use crate::pki::{PkiError, clock};
 
@@ -79,12 +80,28 @@ impl Forwarder {
         asked: &KubeletRequest,
         parts: &Parts,
     ) -> Result<Response<Body>, BackendError> {
-        let counted = self.count.take(node, namespace(asked)).ok_or_else(|| {
+        counters::KUBELET_FORWARDED.one();
+        let answered = self.ask(node, place, asked, parts).await;
+        if answered.is_err() {
+            counters::KUBELET_UNANSWERED.one();
+        }
+        answered
+    }
+
+    async fn ask(
+        &self,
+        node: &str,
+        place: &str,
+        asked: &KubeletRequest,
+        parts: &Parts,
+    ) -> Result<Response<Body>, BackendError> {
+        let taken = self.count.take(node, namespace(asked)).ok_or_else(|| {
             BackendError::Busy(format!(
                 "too many requests are forwarded to other bridges ({EACH} for one node, {ALL} in all, and for one namespace no more than \
                  are free); close some, or try again later"
             ))
         })?;
+        let counted = (taken, counters::KUBELET_FORWARDED_OPEN.enter());
         let problem = |why: String| {
             BackendError::Unavailable(format!("node {node} is connected to the bridge at {place}: {why}"))
         };
@@ -144,7 +161,7 @@ impl Drop for Ending {
 }
 
 /// What is kept until the request ends.
-type Guard = (Place, Ending);
+type Guard = ((Place, Present), Ending);
 
 fn config(authority: &Authority) -> Result<ClientConfig, PkiError> {
     let mut roots = RootCertStore::empty();

@@ -19,7 +19,7 @@ use super::body::{Body, full, text, with_type};
 use super::forward::Forwarder;
 use crate::accept::client::{self, Client, Held, held};
 use crate::accept::{self, Busy, Gate};
-use crate::bridge::Bridge;
+use crate::bridge::{Bridge, counters};
 use crate::pki::identity::Holder;
 use apimachinery::flow::Flow;
 use apimachinery::panics;
@@ -145,6 +145,7 @@ async fn reply(
         let flow = Flow::of_namespace(&namespace);
         PodOnNode { node: node.to_owned(), namespace, pod, uid, flow }
     };
+    counters::KUBELET_REQUESTS.one();
     match asked {
         KubeletRequest::Logs { namespace, pod, options } => {
             let stream = bridge.logs(place(namespace, pod, String::new()), options).await?;

@@ -1,9 +1,9 @@
 //! Refusals, as Kubernetes `Status` objects, which all clients understand.
 
+use apimachinery::status::failure;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use serde_json::json;
 
 use crate::pki::PkiError;
 
@@ -58,16 +58,7 @@ impl Refusal {
     }
 
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
-        let body = json!({
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": self.message,
-            "reason": self.reason,
-            "code": self.code.as_u16(),
-        });
-        respond(self.code, &body)
+        respond(self.code, &failure(self.code.as_u16(), self.reason, &self.message))
     }
 }
 

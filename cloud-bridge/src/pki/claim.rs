@@ -10,6 +10,7 @@ mod name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use apimachinery::meta::rfc3339;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -18,7 +19,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde_json::json;
 
-use super::token::{self, Kind, Token, TokenError, secrets, shown};
+use super::token::{self, Kind, Token, TokenError, secrets};
 use super::{NAMESPACE, keep};
 
 pub use name::{Hardware, Pattern};
@@ -258,7 +259,7 @@ impl From<Claim> for Listed {
         Self {
             name: claim.name,
             name_pattern: claim.terms.pattern.as_str().to_owned(),
-            expires: shown(claim.expires),
+            expires: rfc3339(claim.expires),
             uses: claim.terms.uses,
             used: claim.used.len(),
             approve: if claim.terms.auto { "auto" } else { "manual" },

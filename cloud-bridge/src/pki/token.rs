@@ -10,6 +10,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use apimachinery::meta::rfc3339;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -129,13 +130,8 @@ impl Unused {
     /// `None` for a Secret of another kind.
     fn of(secret: &Secret) -> Option<Self> {
         let kept = Kept::of(secret).filter(|_| secret.type_.as_deref() == Some(KIND))?;
-        Some(Self { name: secret.metadata.name.clone()?, node: kept.node, expires: shown(kept.expires) })
+        Some(Self { name: secret.metadata.name.clone()?, node: kept.node, expires: rfc3339(kept.expires) })
     }
-}
-
-/// A time as people and programs read it: RFC 3339, whole seconds.
-pub fn shown(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// Lists the tokens that are not used yet, by node. Expired ones stay until the next one is made.

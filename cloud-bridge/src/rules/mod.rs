@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use apimachinery::flow::Flow;
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
@@ -34,11 +33,11 @@ use crate::accept::client::{self, Client, Held, held};
 use crate::accept::{self, Busy, Gate};
 use crate::bridge::Bridge;
 use crate::bridge::rules::desk::Desk;
+use crate::flags::authorities;
 use crate::info;
 use crate::kubelet::auth::Reviewer;
 use crate::listen;
 use crate::pki::authority::Authority;
-use crate::pki::encoding;
 use crate::pki::serving::Serving;
 use crate::pki::tls;
 use answer::{Refusal, text};
@@ -69,8 +68,7 @@ impl RuleFlags {
     /// The file cannot be read, or holds no certificates.
     pub fn authorities(&self) -> anyhow::Result<Vec<CertificateDer<'static>>> {
         let Some(path) = &self.rules_ca else { return Ok(Vec::new()) };
-        let pem = std::fs::read(path).with_context(|| format!("--rules-ca {}", path.display()))?;
-        Ok(encoding::certificates(&path.display().to_string(), &pem)?)
+        authorities("--rules-ca", path)
     }
 
     /// Where other bridges reach the port, if they do: `IP:PORT`.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use apimachinery::meta::rfc3339;
 use clap::{Args, ValueEnum};
 use edge_protocol::node_labels;
 use serde_json::json;
@@ -14,7 +15,6 @@ use crate::info;
 use crate::invitation::Invitation;
 use crate::output::{Structured, print};
 use crate::pki::claim::{self, Pattern, Terms};
-use crate::pki::token::shown;
 use crate::reach::Reach;
 
 /// Approver of the requests of boards.
@@ -95,7 +95,7 @@ pub(super) async fn run(options: ClaimOptions) -> anyhow::Result<()> {
             "uses": terms.uses,
             "approve": if terms.auto { "auto" } else { "manual" },
             "labels": terms.labels,
-            "expires": shown(now + options.ttl),
+            "expires": rfc3339(now + options.ttl),
             "bridges": bridges,
             "token": invitation.text(),
             "command": invitation.command(),

@@ -1,11 +1,12 @@
 //! `cloud-bridge token create`: tokens for one node or a list of nodes. Owns what is printed of them.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fs, io};
 
 use anyhow::{Context, bail};
+use apimachinery::meta::rfc3339;
 use clap::Args;
 use serde_json::json;
 
@@ -17,6 +18,9 @@ use crate::pki::claim;
 use crate::pki::identity::is_node_name;
 use crate::pki::token::{self, TokenError};
 use crate::reach::Reach;
+
+/// Bytes of a list of nodes: some ten thousand of the longest names.
+const MAX_LIST: u64 = 4 << 20;
 
 /// `token create`.
 #[derive(Debug, Args)]
@@ -79,7 +83,7 @@ pub(super) async fn run(options: Create) -> anyhow::Result<()> {
                 invitation.write(&path).with_context(|| path.display().to_string())?;
                 format!("{}: for the boot partition, as edge-runtime.join, within {}\n", path.display(), words(life))
             }
-            (None, Some(form)) => document(&invitation, &token.name(), &token::shown(now + life), form)?,
+            (None, Some(form)) => document(&invitation, &token.name(), &rfc3339(now + life), form)?,
             (None, None) if is_list => format!("{node} {}\n", invitation.text()),
             (None, None) => with_command(&invitation, life, options.qr)?,
         };
@@ -93,7 +97,8 @@ pub(super) async fn run(options: Create) -> anyhow::Result<()> {
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
-    let text = if path.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
+    let is_stdin = path.as_os_str() == "-";
+    let text = if is_stdin { io::read_to_string(io::stdin()) } else { sampan_file::read_text(path, MAX_LIST) };
     text.with_context(|| path.display().to_string())
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_bridge::accept::Gate;
-use cloud_bridge::bridge::{AddressType, KubeletEndpoint, Settings};
+use cloud_bridge::bridge::{AddressType, KubeletEndpoint, Settings, overview};
 use cloud_bridge::kubelet::forward::Forwarder;
 use cloud_bridge::kubelet::{Ports, replica_port};
 use cloud_bridge::listen;
@@ -127,6 +127,11 @@ async fn kubelet_requests_reach_the_node_through_another_bridge() {
     let node = unique("forwarded");
     let (identity, mut edge) = two.edge(&cluster, &node).await;
     two.until_answered("/healthz", 200, "ok").await;
+    // Both bridges are in this process.
+    let counted = overview::metrics(&[]);
+    for name in ["sampan_bridge_kubelet_requests_total ", "sampan_bridge_kubelet_requests_forwarded_total "] {
+        assert!(counted.lines().any(|line| line.starts_with(name) && !line.ends_with(" 0")), "{name}{counted}");
+    }
 
     // The caller is checked where it asks.
     let path = "/containerLogs/default/pod/c";

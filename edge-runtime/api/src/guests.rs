@@ -1,7 +1,9 @@
-//! Pods' connections at once: all, from one address, and of one pod. A pod that has gone is disconnected. A connection
-//! without a known token gives way where all places are taken: a pod without a token cannot hold them. No I/O.
+//! Pods' connections at once: all, from one address, and of one pod. A pod that has gone is disconnected. Where all
+//! places are taken, a connection without a known token gives way, then one without a request. No I/O.
 
+use std::cell::Cell;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use sampan_sys::vec_map::VecMap;
@@ -29,11 +31,20 @@ struct Guest {
     task: Option<AbortHandle>,
     /// Uid of the pod whose token came last.
     pod: Option<String>,
+    /// It waits for another request. Whoever drives the connection sets this.
+    is_idle: Rc<Cell<bool>>,
+}
+
+impl Guest {
+    /// Whether it is of the same as another one: the address before a token is known, and then the pod.
+    fn is_beside(&self, other: &Self) -> bool {
+        self.pod == other.pod && (self.pod.is_some() || self.from == other.from)
+    }
 }
 
 impl Guests {
-    /// Admits a connection, if need be in place of one without a known token from an address that has more of them.
-    /// Returns its number; `None` if there are too many. `now`: time since the start.
+    /// Admits a connection, if need be in place of another one that can be missed. Returns its number; `None` if there
+    /// are too many. `now`: time since the start.
     pub(crate) fn admit(&mut self, from: IpAddr, now: Duration) -> Option<u64> {
         let from = from.to_canonical();
         if now.saturating_sub(self.window) >= WINDOW {
@@ -48,12 +59,23 @@ impl Guests {
             return None;
         }
         if self.all.len() >= MAX_CONNECTIONS {
-            self.dismiss(same)?;
+            // A client that loses a connection without a request opens another one.
+            let without_token = self.of_most(same + 2, |guest| guest.pod.is_none());
+            let missed = without_token.or_else(|| self.of_most(same + 1, |guest| guest.is_idle.get()))?;
+            let guest = self.all.remove(&missed)?;
+            if let Some(task) = guest.task {
+                task.abort();
+            }
         }
         *self.new.get_or_default(from) += 1;
         self.newest += 1;
-        self.all.insert(self.newest, Guest { from, task: None, pod: None });
+        self.all.insert(self.newest, Guest { from, task: None, pod: None, is_idle: Rc::default() });
         Some(self.newest)
+    }
+
+    /// For the one that drives a connection: whether it waits for another request.
+    pub(crate) fn idle_flag(&self, number: u64) -> Rc<Cell<bool>> {
+        self.all.get(&number).map(|guest| Rc::clone(&guest.is_idle)).unwrap_or_default()
     }
 
     /// The task that serves a connection.
@@ -63,23 +85,16 @@ impl Guests {
         }
     }
 
-    /// Ends the oldest connection without a known token of the address that has most of them. `None`: none has two more
-    /// than the address that wants a place has connections.
-    fn dismiss(&mut self, wanting: usize) -> Option<()> {
-        let unknown = || self.all.iter().filter(|(_, guest)| guest.pod.is_none());
-        let held = |from: IpAddr| unknown().filter(|(_, guest)| guest.from == from).count();
-        let mut most = (wanting + 1, None);
-        for (number, guest) in unknown() {
-            let held = held(guest.from);
+    /// The oldest of these connections of the address or pod that has most connections; `None` if none has `least`.
+    fn of_most(&self, least: usize, can_go: impl Fn(&Guest) -> bool) -> Option<u64> {
+        let mut most = (least.saturating_sub(1), None);
+        for (number, guest) in self.all.iter().filter(|(_, guest)| can_go(guest)) {
+            let held = self.all.values().filter(|other| other.is_beside(guest)).count();
             if held > most.0 {
                 most = (held, Some(*number));
             }
         }
-        let guest = self.all.remove(&most.1?)?;
-        if let Some(task) = guest.task {
-            task.abort();
-        }
-        Some(())
+        most.1
     }
 
     /// A token of this pod has come. Returns `false` if the pod has too many connections already.
@@ -149,6 +164,56 @@ mod tests {
             "an address with many takes no place"
         );
         assert!(guests.all.contains_key(&new));
+    }
+
+    /// All places are taken by connections with a known token: of pod `n`, `counts[n]`.
+    fn full(counts: &[u8]) -> Guests {
+        let mut guests = Guests::default();
+        for (pod, count) in (1..).zip(counts) {
+            for _ in 0..*count {
+                let number = guests.admit(IpAddr::from([10, 88, 0, pod]), Duration::ZERO).expect("a place");
+                assert!(guests.is_pod(number, &pod.to_string()));
+            }
+        }
+        assert_eq!(guests.all.len(), MAX_CONNECTIONS);
+        guests
+    }
+
+    #[test]
+    fn idle_connections_give_way() {
+        let mut guests = full(&[20, 24, 20]);
+        let new = |guests: &mut Guests, last: u8| guests.admit(IpAddr::from([10, 88, 0, last]), Duration::ZERO);
+        assert_eq!(new(&mut guests, 9), None, "all have a request");
+        // Two of the first pod, then two of the second, which has most.
+        for number in [3, 5, 22, 30] {
+            guests.idle_flag(number).set(true);
+        }
+        let first = new(&mut guests, 9).expect("a place");
+        assert!(!guests.all.contains_key(&22) && guests.all.len() == MAX_CONNECTIONS);
+        assert!(guests.is_pod(first, "9"));
+        guests.idle_flag(30).set(false);
+        let second = new(&mut guests, 9).expect("a place");
+        assert!(!guests.all.contains_key(&3), "a request has come on the other one");
+        assert!(guests.is_pod(second, "9"));
+        guests.idle_flag(5).set(false);
+        guests.idle_flag(first).set(true);
+        assert_eq!(new(&mut guests, 1), None, "a pod with many takes no place of one with few");
+        assert!(new(&mut guests, 8).is_some() && !guests.all.contains_key(&first), "one without any does");
+    }
+
+    #[test]
+    fn connections_without_a_token_give_way_first() {
+        let mut guests = full(&[22, 22, 20]);
+        for number in 1..=64 {
+            guests.idle_flag(number).set(true);
+        }
+        for number in [61, 62] {
+            guests.left(number);
+        }
+        let from = |last: u8| IpAddr::from([10, 88, 0, last]);
+        let unknown: Vec<_> = (0..2).filter_map(|_| guests.admit(from(7), Duration::ZERO)).collect();
+        assert!(guests.admit(from(8), Duration::ZERO).is_some());
+        assert!(!guests.all.contains_key(&unknown[0]) && guests.all.contains_key(&1));
     }
 
     #[test]

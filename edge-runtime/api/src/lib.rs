@@ -13,6 +13,7 @@
 //! | `guests` | pods' connections at once: no I/O |
 //! | `link` | whether the link is up |
 //! | `pods` | pods and their tokens: no I/O, no clock |
+//! | `rate` | how soon requests go on: no I/O, no clock |
 //! | `asked` | what a request asks for, and its key in the cache: no I/O |
 //! | `tls` | the certificate |
 //! | `counters` | how it goes |
@@ -25,6 +26,7 @@ mod guests;
 mod http;
 mod link;
 mod pods;
+mod rate;
 mod relay;
 pub mod run;
 mod shared;

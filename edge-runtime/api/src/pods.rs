@@ -8,6 +8,8 @@ use ring::digest::{SHA256, digest};
 use sampan_api_control::Pod;
 use sampan_sys::vec_map::VecMap;
 
+use crate::rate::Rate;
+
 /// How long a replaced token is accepted: a program reads its file again every few minutes.
 const OVERLAP: Duration = Duration::from_secs(600);
 /// Pods of a node, and tokens of one pod.
@@ -25,6 +27,8 @@ pub(crate) struct Who {
     pub(crate) uid: String,
     /// Namespace and name of its ServiceAccount: `NAMESPACE/NAME`.
     pub(crate) account: String,
+    /// Turns of its own.
+    pub(crate) rate: Rate,
     requests: Cell<usize>,
 }
 
@@ -99,7 +103,7 @@ impl Pods {
             (known.tokens, known.told) = (new, true);
         } else if self.pods.len() < MAX_PODS {
             let account = format!("{}/{}", pod.namespace, pod.account);
-            let who = Rc::new(Who { uid: pod.uid.clone(), account, requests: Cell::new(0) });
+            let who = Rc::new(Who { uid: pod.uid.clone(), account, rate: Rate::of_pod(), requests: Cell::new(0) });
             self.pods.insert(pod.uid, Known { who, tokens: new, told: true });
         } else {
             log::error!("pod {}/{} cannot use the API: there are {MAX_PODS} already", pod.namespace, pod.name);

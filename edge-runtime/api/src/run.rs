@@ -4,9 +4,10 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+use sampan_helper::listen;
 use tokio::task::LocalSet;
 
-use crate::control::{Callers, accept, listen};
+use crate::control::{Callers, accept};
 
 /// Serves at this socket until the daemon ends it.
 ///
@@ -17,7 +18,7 @@ pub async fn run(socket: &Path) -> io::Result<()> {
     let callers = Rc::new(Callers::default());
     let work = async {
         tokio::select! {
-            () = accept(&listening.listener, &callers) => Ok(()),
+            () = accept(&listening, &callers) => Ok(()),
             ended = callers.ended() => ended,
         }
     };

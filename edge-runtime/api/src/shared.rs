@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sampan_api_control::{FromHelper, Settings, ToHelper};
-use tokio::sync::{Notify, mpsc};
+use sampan_helper::Teller;
+use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -13,7 +14,8 @@ use crate::cache::{Cache, Room, WRITES};
 use crate::counters::Counters;
 use crate::guests::Guests;
 use crate::link::Link;
-use crate::pods::Pods;
+use crate::pods::{Pods, Who};
+use crate::rate::{self, PATIENCE, Rate};
 use crate::relay::Relay;
 
 /// How long a request waits for a link that was lost a moment ago.
@@ -29,10 +31,11 @@ pub(crate) struct Shared {
     pub(crate) cache: RefCell<Cache>,
     pub(crate) copies: Room,
     pub(crate) guests: RefCell<Guests>,
+    rate: Rate,
     link: RefCell<Link>,
     /// The link is up, or down.
     changed: Notify,
-    daemon: RefCell<Option<mpsc::Sender<Vec<u8>>>>,
+    daemon: RefCell<Option<Teller>>,
     refused: RefCell<Vec<String>>,
     counters: RefCell<Counters>,
     counted: RefCell<Counters>,
@@ -57,6 +60,7 @@ impl Shared {
             cache: RefCell::new(cache),
             copies: Room::default(),
             guests: RefCell::default(),
+            rate: Rate::of_node(),
             link: RefCell::new(Link { is_up: false, since_ms: now_ms(), relay: None, down_at: start }),
             changed: Notify::new(),
             daemon: RefCell::default(),
@@ -73,10 +77,19 @@ impl Shared {
         self.start.elapsed()
     }
 
+    /// Waits for the turn of a request of this pod. Returns `false` if pods ask too often.
+    pub(crate) async fn turn(&self, who: &Who) -> bool {
+        let wait = rate::turn(&who.rate, &self.rate, self.now());
+        if wait != Some(Duration::ZERO) {
+            sleep(wait.unwrap_or(PATIENCE)).await;
+        }
+        wait.is_some()
+    }
+
     // The daemon.
 
     /// A daemon is there, and begins to name all pods.
-    pub(crate) fn daemon_came(self: &Rc<Self>, tell: mpsc::Sender<Vec<u8>>) {
+    pub(crate) fn daemon_came(self: &Rc<Self>, tell: Teller) {
         self.daemon.replace(Some(tell));
         self.pods.borrow_mut().begin();
         self.tell(&FromHelper::Hello { version: sampan_api_control::VERSION });
@@ -109,9 +122,7 @@ impl Shared {
 
     /// Sends a line. A daemon that does not read is disconnected.
     pub(crate) fn tell(&self, line: &FromHelper) {
-        let mut text = serde_json::to_vec(line).unwrap_or_default();
-        text.push(b'\n');
-        let is_told = self.daemon.borrow().as_ref().is_none_or(|daemon| daemon.try_send(text).is_ok());
+        let is_told = self.daemon.borrow().as_ref().is_none_or(|daemon| daemon.tell(line));
         if !is_told {
             self.daemon.take();
         }

@@ -201,6 +201,49 @@ fn connections_have_a_limit() {
 }
 
 #[test]
+fn idle_connections_of_pods_give_way() {
+    block_on(async {
+        let mut node = Node::start().await;
+        node.pod("v", &["d.e.f"]).await;
+        node.pod("w", &["g.h.i"]).await;
+        node.pod("x", &["j.k.l"]).await;
+        let mut held = Vec::new();
+        for (from, token, count) in [(1, TOKEN, 24), (2, "d.e.f", 24), (3, "g.h.i", 16)] {
+            let request = text("GET", "/metrics", token, "").replace("connection: close\r\n", "");
+            for _ in 0..count {
+                let mut stream = node.connect(from).await.expect("has room");
+                stream.write_all(request.as_bytes()).await.expect("written");
+                until(&mut stream, "http/1.1 404").await;
+                held.push(stream);
+            }
+        }
+        let mut new = node.connect(5).await.expect("an idle one gives way");
+        new.write_all(text("GET", "/metrics", "j.k.l", "").as_bytes()).await.expect("written");
+        assert_eq!(Answer::read(&mut new).await.status, 404, "it is served");
+        node.end().await;
+    });
+}
+
+#[test]
+fn pod_that_floods_waits() {
+    block_on(async {
+        let mut node = Node::start().await;
+        node.pod("v", &["d.e.f"]).await;
+        let mut stream = node.connect(1).await.expect("connects");
+        let request = text("GET", "/metrics", TOKEN, "").replace("connection: close\r\n", "");
+        let since = Instant::now();
+        for _ in 0..230 {
+            stream.write_all(request.as_bytes()).await.expect("written");
+            until(&mut stream, "http/1.1 404").await;
+        }
+        // 180 at once, and 42 in a second.
+        assert!(since.elapsed() > Duration::from_secs(1), "{:?}", since.elapsed());
+        assert_eq!(node.ask("GET", "/metrics", "d.e.f", "").await.status, 404);
+        node.end().await;
+    });
+}
+
+#[test]
 fn unknown_token_ends_the_connection() {
     block_on(async {
         let mut node = Node::start().await;

@@ -1,6 +1,6 @@
 //! A plugin that can be called: its socket stays the one that it registered with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sampan_grpc::{Client, Code, Status, Streaming};
@@ -10,8 +10,9 @@ use crate::folder::{self, Opened};
 use crate::messages::device_plugin::{LIST_AND_WATCH, OPTIONS};
 use crate::messages::registration::Options;
 
-/// Timeout for the options: a registration waits for them, and a call at our server ends after ten seconds.
-const DEADLINE: Duration = Duration::from_secs(8);
+/// Timeout for the options: a registration waits for them and for the socket, and a call at our server ends after ten
+/// seconds.
+const DEADLINE: Duration = Duration::from_secs(6);
 /// Timeout for the first list of devices. The kubelet has none: a plugin may look for its hardware first.
 const FIRST_LIST: Duration = Duration::from_secs(3_600);
 
@@ -21,6 +22,13 @@ pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     /// Name of its socket.
     pub(crate) name: String,
+}
+
+impl Place {
+    /// Follows links to the folder now: so it is the same place by whatever path it was registered.
+    pub(crate) fn new(folder: &Path, name: String) -> Self {
+        Self { folder: folder.canonicalize().unwrap_or_else(|_| folder.to_owned()), name }
+    }
 }
 
 #[derive(Debug)]

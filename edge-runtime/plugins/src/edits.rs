@@ -5,6 +5,10 @@ use sampan_plugins_control::{DeviceNode, Edits, MAX_EDITS, Mount, Pair};
 use crate::messages::allocated::Allocated;
 use crate::names::{is_path, is_permissions};
 
+/// Most bytes of the texts of a container's changes. In JSON a character takes up to six, and the line for the daemon has
+/// the names of the devices as well.
+const MAX_TEXTS: usize = 256 << 10;
+
 /// Changes of a container, and where they come from, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
@@ -15,7 +19,7 @@ pub(crate) struct Source {
 
 /// What a plugin wants, without its CDI devices.
 pub(crate) fn of_plugin(resource: &str, allocated: Allocated) -> Source {
-    let Allocated { env, mounts, devices, annotations, cdi: _ } = allocated;
+    let Allocated { env, mounts, devices, annotations, .. } = allocated;
     Source { from: format!("the plugin of {resource}"), edits: Edits { env, mounts, devices, annotations } }
 }
 
@@ -49,8 +53,25 @@ pub(crate) fn merge(sources: Vec<Source>) -> Result<Edits, String> {
                 return Err(format!("{from}: there are more than {MAX_EDITS} {what} for the container"));
             }
         }
+        let bytes = texts(&all);
+        if bytes > MAX_TEXTS {
+            return Err(format!(
+                "{from}: the changes of the container have {bytes} bytes of text, and {MAX_TEXTS} are allowed"
+            ));
+        }
     }
     Ok(all)
+}
+
+/// Bytes of all texts. An option of a mount counts twice: a list has a quotation mark and a comma for each.
+fn texts(edits: &Edits) -> usize {
+    let pairs = edits.env.iter().chain(&edits.annotations).map(|pair| pair.name.len() + pair.value.len());
+    let mounts = edits.mounts.iter().map(|mount| {
+        let options: usize = mount.options.iter().map(|option| 2 * option.len()).sum();
+        mount.container.len() + mount.host.len() + options
+    });
+    let devices = edits.devices.iter().map(|device| device.container.len() + device.host.len());
+    pairs.chain(mounts).chain(devices).sum()
 }
 
 /// Replaces the same one, or adds it at the end.
@@ -108,6 +129,8 @@ fn path(field: &str, path: &str) -> Result<(), String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use sampan_plugins_control::{FromHelper, MAX_DEVICES, MAX_ID, MAX_LINE, Number};
+
     use super::*;
 
     fn pair(name: &str, value: &str) -> Pair {
@@ -185,5 +208,37 @@ pub(crate) mod tests {
         assert_eq!(both(MAX_EDITS).map(|edits| edits.env.len()), Ok(MAX_EDITS));
         let why = both(MAX_EDITS + 1).expect_err("too many");
         assert_eq!(why, "b: there are more than 128 environment variables for the container");
+    }
+    #[test]
+    fn longest_changes_fit_into_a_line() {
+        let path = |number: usize| format!("/{number:03}");
+        let mut all = Edits {
+            // Six bytes each in JSON.
+            env: vec![pair("A", &"\u{1}".repeat(MAX_TEXTS - 128 * 28 - 1))],
+            mounts: (0..MAX_EDITS).map(|number| bind(&path(number), &path(number))).collect(),
+            devices: (0..MAX_EDITS)
+                .map(|number| DeviceNode {
+                    number: Some(Number { block: false, major: u32::MAX, minor: u32::MAX }),
+                    mode: Some(u32::MAX),
+                    uid: Some(u32::MAX),
+                    gid: Some(u32::MAX),
+                    ..node(&path(number), &path(number), "rwm")
+                })
+                .collect(),
+            annotations: Vec::new(),
+        };
+        for mount in &mut all.mounts {
+            mount.options = vec!["nosuid".to_owned()];
+        }
+        let edits = merge(vec![source("a", all.clone())]).expect("as long as they may be");
+        let ids = vec!["\"".repeat(MAX_ID); MAX_DEVICES];
+        let edits = serde_json::to_value(edits).expect("JSON");
+        let line = FromHelper::Allocated { id: u64::MAX, ids, pre_start: false, edits };
+        assert!(serde_json::to_vec(&line).expect("JSON").len() < MAX_LINE);
+        let one_more = Edits { env: vec![pair("B", "")], ..Edits::default() };
+        assert_eq!(
+            merge(vec![source("a", all), source("b.json", one_more)]).expect_err("too long"),
+            "b.json: the changes of the container have 262145 bytes of text, and 262144 are allowed"
+        );
     }
 }

@@ -63,11 +63,15 @@ pub(crate) fn open(folder: &Path, name: &str) -> Result<Opened, Status> {
     Ok(Opened(socket))
 }
 
-/// Sockets of a folder: name and inode, sorted. Names that begin with a dot are of sockets that are being made.
+/// Tells one socket from another that has its name later: inode, and when it was made. File systems give the number of an
+/// inode that was freed to the next one.
+pub(crate) type Identity = (u64, i64, i64);
+
+/// Sockets of a folder, sorted by name. Names that begin with a dot are of sockets that are being made.
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(crate) fn sockets(folder: &Path) -> io::Result<Vec<(String, u64)>> {
+pub(crate) fn sockets(folder: &Path) -> io::Result<Vec<(String, Identity)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)?.take(MAX_FILES) {
         let entry = entry?;
@@ -75,7 +79,8 @@ pub(crate) fn sockets(folder: &Path) -> io::Result<Vec<(String, u64)>> {
         let Some(seen) = unless_missing(entry.metadata())? else { continue };
         let name = entry.file_name().into_string().unwrap_or_default();
         if seen.file_type().is_socket() && !name.is_empty() && !name.starts_with('.') {
-            found.push((name, seen.ino()));
+            // Nothing that is done with a socket changes this time.
+            found.push((name, (seen.ino(), seen.mtime(), seen.mtime_nsec())));
         }
     }
     found.sort_unstable();
@@ -116,8 +121,12 @@ pub(crate) fn below(root: &Path, path: &str) -> Result<(PathBuf, String), String
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::net::UnixListener;
+
+    use nix::fcntl::AT_FDCWD;
+    use nix::sys::stat::{UtimensatFlags, utimensat};
+    use nix::sys::time::TimeSpec;
 
     use super::*;
 
@@ -157,6 +166,22 @@ mod tests {
         });
         assert_eq!(names(), ["alive.sock", "kubelet.sock"]);
         assert!(folder.path().join("kubelet_internal_checkpoint").exists());
+    }
+
+    #[test]
+    fn socket_that_is_made_again_is_another_one() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let path = folder.path().join("p.sock");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let identity = || sockets(folder.path()).expect("read").remove(0).1;
+        let first = identity();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("it is there");
+        drop((std::os::unix::net::UnixStream::connect(&path).expect("it listens"), listener));
+        assert_eq!(identity(), first);
+        // As if another one has got its inode.
+        let (then, follow) = (TimeSpec::new(1, 2), UtimensatFlags::NoFollowSymlink);
+        utimensat(AT_FDCWD, &path, &then, &then, follow).expect("it is there");
+        assert_ne!(identity(), first);
     }
 
     #[test]

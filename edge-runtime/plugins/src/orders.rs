@@ -11,6 +11,8 @@ use crate::shared::Shared;
 
 /// Orders at once.
 const MAX_ORDERS: usize = 256;
+/// Longest reason of a failure, characters: it becomes the message of an event, and repeats what a plugin has sent.
+pub(crate) const MAX_REASON: usize = 1_024;
 
 /// A line of the daemon.
 pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {
@@ -40,11 +42,14 @@ fn carry_out(shared: &Rc<Shared>, id: u64, order: impl Future<Output = FromHelpe
     shared.orders.set(shared.orders.get() + 1);
     let (shared, connection) = (Rc::clone(shared), shared.connection());
     spawn_local(async move {
-        let answer = order.await;
+        let mut answer = order.await;
         shared.orders.set(shared.orders.get().saturating_sub(1));
-        match &answer {
+        match &mut answer {
             FromHelper::Allocated { .. } => shared.count(|counters| counters.allocated += 1),
-            FromHelper::Failed { .. } => shared.count(|counters| counters.failed += 1),
+            FromHelper::Failed { why, .. } => {
+                *why = why.chars().take(MAX_REASON).collect();
+                shared.count(|counters| counters.failed += 1);
+            }
             _ => {}
         }
         // Another daemon has other numbers.

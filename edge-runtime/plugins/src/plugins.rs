@@ -1,31 +1,63 @@
-//! The plugins that are connected, and their devices. Pure: no I/O, no clock. The newest registration of a resource
-//! counts, as in the kubelet.
+//! The plugins that are connected, and their devices. Pure: no I/O, and the caller has the clock. The newest registration
+//! counts, of a resource as in the kubelet, and of a socket: what serves there now has one resource.
 
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use sampan_plugins_control::{Device, MAX_RESOURCES};
 use sampan_sys::vec_map::VecMap;
 
+use crate::connected::Place;
+use crate::messages::registration::Options;
+
 /// Devices of all resources together: a node holds their names, and so does the daemon.
 const MAX_ALL_DEVICES: usize = 16 << 10;
+
+/// Between two lists of a resource for the daemon: each changes the Node object, and has pods look again. For as long a
+/// plugin that replaces another one has time to list its devices: the Node object does not change meanwhile.
+const EACH: Duration = Duration::from_secs(1);
 
 /// By resource. `C` is the connection to a plugin, `T` its task.
 #[derive(Debug)]
 pub(crate) struct Plugins<C, T> {
     plugins: VecMap<String, Plugin<C, T>>,
+    /// By resource, what the daemon knows.
+    told: VecMap<String, Told>,
     newest: u64,
+}
+
+/// What a plugin has registered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Registration {
+    pub(crate) resource: String,
+    pub(crate) place: Place,
+    pub(crate) options: Options,
+    /// It came at the kubelet's socket: no folder shows it to another helper.
+    pub(crate) is_kept: bool,
 }
 
 #[derive(Debug)]
 struct Plugin<C, T> {
     /// Number of the registration.
     number: u64,
+    since: Instant,
+    registration: Registration,
     task: T,
     connection: Option<Rc<C>>,
     /// Sorted by name. `None`: it has not listed them, or has gone.
     listed: Option<Vec<Device>>,
     /// The daemon does not know the list yet.
     is_news: bool,
+}
+
+#[derive(Debug)]
+struct Told {
+    /// Number of the registration whose devices it knows.
+    number: u64,
+    /// It knows devices; otherwise that they have gone.
+    is_listed: bool,
+    /// When the devices were told last.
+    at: Instant,
 }
 
 /// What the daemon is to be told of a resource.
@@ -37,7 +69,7 @@ pub(crate) enum News {
 
 impl<C, T> Default for Plugins<C, T> {
     fn default() -> Self {
-        Self { plugins: VecMap::new(), newest: 0 }
+        Self { plugins: VecMap::new(), told: VecMap::new(), newest: 0 }
     }
 }
 
@@ -53,17 +85,31 @@ impl<C, T> Plugins<C, T> {
         Err(format!("there are plugins for {MAX_RESOURCES} resources already"))
     }
 
-    /// Replaces the plugin of a resource. Returns the task of the one before.
-    pub(crate) fn register(&mut self, resource: &str, start: impl FnOnce(u64) -> T) -> Option<T> {
+    /// Replaces the plugin of a resource, and those at the same place: one that starts again under another resource is not
+    /// there under the first any more. Returns resources and tasks of those before.
+    pub(crate) fn register(
+        &mut self,
+        registration: Registration,
+        since: Instant,
+        start: impl FnOnce(u64) -> T,
+    ) -> Vec<(String, T)> {
         self.newest += 1;
         let number = self.newest;
-        let plugin = Plugin { number, task: start(number), connection: None, listed: None, is_news: false };
-        let before = self.plugins.insert(resource.to_owned(), plugin)?;
-        if let Some(plugin) = self.plugins.get_mut(resource) {
-            // The daemon knows its devices as those that can be had.
-            plugin.is_news = before.listed.is_some() || before.is_news;
+        let is_before = |plugin: &Plugin<C, T>| {
+            plugin.registration.resource == registration.resource || plugin.registration.place == registration.place
+        };
+        let before: Vec<String> =
+            self.plugins.iter().filter(|(_, plugin)| is_before(plugin)).map(|(name, _)| name.clone()).collect();
+        let mut replaced = Vec::new();
+        for resource in before {
+            if let Some(plugin) = self.plugins.remove(&resource) {
+                replaced.push((resource, plugin.task));
+            }
         }
-        Some(before.task)
+        let (resource, task) = (registration.resource.clone(), start(number));
+        let plugin = Plugin { number, since, registration, task, connection: None, listed: None, is_news: false };
+        self.plugins.insert(resource, plugin);
+        replaced
     }
 
     /// Removes the plugin with this number. Returns its task.
@@ -101,9 +147,8 @@ impl<C, T> Plugins<C, T> {
     pub(crate) fn gone(&mut self, resource: &str, number: u64) -> bool {
         let Some(plugin) = self.of(resource, number) else { return false };
         plugin.connection = None;
-        let is_news = plugin.listed.take().is_some();
-        plugin.is_news |= is_news;
-        is_news
+        plugin.is_news = false;
+        plugin.listed.take().is_some()
     }
 
     /// Number and connection of the plugin of a resource that has listed its devices.
@@ -112,23 +157,55 @@ impl<C, T> Plugins<C, T> {
         plugin.connection.as_ref().map(|connection| (plugin.number, Rc::clone(connection)))
     }
 
-    /// What the daemon does not know yet.
-    pub(crate) fn news(&mut self) -> Vec<(String, News)> {
+    /// What the daemon is to know now: what has gone at once, and of each resource the newest devices once a second.
+    pub(crate) fn news(&mut self, now: Instant) -> Vec<(String, News)> {
+        let (plugins, known) = (&mut self.plugins, &mut self.told);
         let mut news = Vec::new();
-        for (resource, plugin) in self.plugins.iter_mut() {
-            if std::mem::take(&mut plugin.is_news) {
-                let what = plugin.listed.clone().map_or(News::Gone, News::Devices);
-                news.push((resource.clone(), what));
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < EACH;
+        for (resource, told) in known.iter_mut().filter(|(_, told)| told.is_listed) {
+            let is_gone = |plugin: &Plugin<C, T>| {
+                plugin.listed.is_none() && (plugin.number == told.number || !is_recent(plugin.since))
+            };
+            if plugins.get(resource).is_none_or(is_gone) {
+                told.is_listed = false;
+                news.push((resource.clone(), News::Gone));
             }
         }
+        for (resource, plugin) in plugins.iter_mut().filter(|(_, plugin)| plugin.is_news) {
+            let (Some(listed), told) = (&plugin.listed, known.get(resource)) else { continue };
+            if told.is_some_and(|told| is_recent(told.at)) {
+                continue;
+            }
+            // Orders to the plugin before have failed: their containers are to try again.
+            if told.is_some_and(|told| told.is_listed && told.number != plugin.number) {
+                news.push((resource.clone(), News::Gone));
+            }
+            plugin.is_news = false;
+            news.push((resource.clone(), News::Devices(listed.clone())));
+            known.insert(resource.clone(), Told { number: plugin.number, is_listed: true, at: now });
+        }
+        known.retain(|resource, told| told.is_listed || is_recent(told.at) || plugins.contains_key(resource));
         news
     }
 
-    /// Another daemon knows nothing: everything that is listed is news.
+    /// Whether something waits until it may be told.
+    pub(crate) fn has_news(&self) -> bool {
+        self.plugins.iter().any(|(resource, plugin)| {
+            plugin.is_news || self.told.get(resource).is_some_and(|told| told.is_listed && told.number != plugin.number)
+        })
+    }
+
+    /// Another daemon knows nothing: everything that is listed is news, and at once.
     pub(crate) fn begin(&mut self) {
+        self.told.clear();
         for plugin in self.plugins.values_mut() {
             plugin.is_news = plugin.listed.is_some();
         }
+    }
+
+    /// Registrations that another helper is to know.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &Registration> {
+        self.plugins.values().map(|plugin| &plugin.registration).filter(|registration| registration.is_kept)
     }
 
     /// NUMA nodes of a device.
@@ -159,85 +236,4 @@ impl<C, T> Plugins<C, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    type Table = Plugins<(), u64>;
-
-    fn device(id: &str, healthy: bool) -> Device {
-        Device { id: id.to_owned(), healthy, numa: Vec::new() }
-    }
-
-    fn registered(table: &mut Table, resource: &str) -> u64 {
-        table.register(resource, |number| number);
-        let number = table.newest;
-        table.connected(resource, number, Rc::new(()));
-        number
-    }
-
-    #[test]
-    fn newest_registration_counts() {
-        let mut table = Table::default();
-        let first = registered(&mut table, "r");
-        assert!(table.connection("r").is_none(), "it has not listed its devices");
-        assert_eq!(table.listed("r", first, vec![device("a", true)]), Ok(true));
-        assert_eq!(table.connection("r").map(|(number, _)| number), Some(first));
-        assert_eq!(table.news(), [("r".to_owned(), News::Devices(vec![device("a", true)]))]);
-        assert_eq!(table.register("r", |number| number), Some(first));
-        let second = table.newest;
-        assert_eq!(table.news(), [("r".to_owned(), News::Gone)]);
-        assert_eq!(table.listed("r", first, vec![device("a", true)]), Ok(false), "of the one before");
-        assert!(!table.gone("r", first) && table.remove("r", first).is_none());
-        assert!(table.news().is_empty());
-        // The same devices as before are news, because they were gone.
-        assert_eq!(table.listed("r", second, vec![device("a", true)]), Ok(true));
-        assert_eq!(table.news(), [("r".to_owned(), News::Devices(vec![device("a", true)]))]);
-        assert_eq!(table.remove("r", second), Some(second));
-    }
-
-    #[test]
-    fn only_changes_are_news() {
-        let mut table = Table::default();
-        let number = registered(&mut table, "r");
-        assert!(!table.gone("r", number), "nothing was listed");
-        assert_eq!(table.listed("r", number, Vec::new()), Ok(true), "a list without devices is one");
-        assert_eq!(table.listed("r", number, Vec::new()), Ok(false));
-        assert_eq!(table.news().len(), 1);
-        assert_eq!(table.listed("r", number, vec![device("a", true)]), Ok(true));
-        assert_eq!(table.listed("r", number, vec![device("a", false)]), Ok(true));
-        assert_eq!(table.news(), [("r".to_owned(), News::Devices(vec![device("a", false)]))], "the last state");
-        table.begin();
-        assert_eq!(table.news().len(), 1);
-        assert!(table.gone("r", number) && table.connection("r").is_none());
-        assert_eq!(table.news(), [("r".to_owned(), News::Gone)]);
-        table.begin();
-        assert!(table.news().is_empty(), "a new daemon is told of nothing that has gone");
-    }
-
-    #[test]
-    fn resources_and_devices_have_limits() {
-        let mut table = Table::default();
-        for number in 0..MAX_RESOURCES {
-            table.admits(&number.to_string()).expect("there is room");
-            registered(&mut table, &number.to_string());
-        }
-        assert!(table.admits("new").is_err_and(|why| why.contains("64")) && table.admits("0").is_ok());
-        let many: Vec<_> = (0..MAX_ALL_DEVICES).map(|id| device(&id.to_string(), true)).collect();
-        assert_eq!(table.listed("0", 1, many.clone()), Ok(true));
-        assert!(table.listed("1", 2, vec![device("a", true)]).is_err_and(|why| why.contains("16384")));
-        assert_eq!(table.listed("0", 1, vec![device("a", true)]), Ok(true));
-        assert_eq!(table.listed("1", 2, vec![device("a", true)]), Ok(true));
-        assert_eq!(table.count(), (2, 2));
-    }
-
-    #[test]
-    fn healthy_devices_and_numa_nodes_are_found() {
-        let mut table = Table::default();
-        let number = registered(&mut table, "r");
-        let near = Device { numa: vec![1], ..device("b", true) };
-        table.listed("r", number, vec![device("a", false), near]).expect("there is room");
-        assert_eq!(table.healthy().collect::<Vec<_>>(), [("r", "b", &[1][..])]);
-        assert_eq!(table.numa("r", "b"), vec![1_i64]);
-        assert!(table.numa("r", "x").is_empty() && table.numa("s", "b").is_empty());
-    }
-}
+mod tests;

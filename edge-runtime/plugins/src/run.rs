@@ -4,20 +4,23 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
+use sampan_helper::listen;
 use tokio::task::LocalSet;
 
-use crate::control::{Callers, accept, listen};
+use crate::control::{Callers, accept};
 
 /// Serves at this socket until the daemon ends it.
 ///
 /// # Errors
-/// The socket cannot be had.
+/// The socket cannot be had, or the boot not noted beside it.
 pub async fn run(socket: &Path) -> io::Result<()> {
     let listening = listen(socket)?;
-    let callers = Rc::new(Callers::new(listening.is_new_boot));
+    // Beside the socket, in memory: it is of this boot.
+    let registrations = socket.with_extension("registrations");
+    let callers = Rc::new(Callers::new(listening.note_boot()?, registrations));
     let work = async {
         tokio::select! {
-            () = accept(&listening.listener, &callers) => {}
+            () = accept(&listening, &callers) => {}
             () = callers.ended() => {}
         }
     };

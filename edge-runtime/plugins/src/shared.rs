@@ -3,44 +3,48 @@
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use sampan_helper::Teller;
 use sampan_plugins_control::{Asked, FromHelper, Resources, Settings, VERSION};
 use sampan_sys::files::unless_missing;
 use sampan_sys::vec_map::VecMap;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::sleep;
 
 use crate::connected::Connected;
 use crate::counters::Counters;
 use crate::csi::{self, Csi};
+use crate::kept;
 use crate::plugins::{News, Plugins};
+use crate::refused::Refused;
 
 /// Between two texts for the daemon.
 const COUNTERS: Duration = Duration::from_secs(1);
-/// Between two messages with changed devices: a plugin may list them hundreds of times a second.
+/// Between two looks for changed devices: a plugin may list them hundreds of times a second.
 const NEWS: Duration = Duration::from_millis(200);
+/// Between two lists of what is refused: a plugin may fail in turns.
+const REFUSED: Duration = Duration::from_secs(1);
 /// Calls of podresources that wait for the daemon.
 const MAX_ASKED: usize = 32;
-/// Lines about what is refused, and the longest of them in characters.
-const MAX_REFUSED: usize = 64;
-const MAX_REASON: usize = 512;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
+    /// File with registrations, for another helper.
+    pub(crate) registrations: PathBuf,
     pub(crate) plugins: RefCell<Plugins<Connected, AbortHandle>>,
     pub(crate) csi: Csi,
-    daemon: RefCell<Option<mpsc::Sender<Vec<u8>>>>,
+    daemon: RefCell<Option<Teller>>,
     connection: Cell<u64>,
     /// Orders of the daemon that are under way.
     pub(crate) orders: Cell<usize>,
     asked: RefCell<VecMap<u64, oneshot::Sender<Resources>>>,
     newest_asked: Cell<u64>,
     is_telling: Cell<bool>,
-    /// By what is refused.
-    refused: RefCell<VecMap<String, String>>,
+    refused: RefCell<Refused>,
+    is_telling_refused: Cell<bool>,
     /// Sockets that are ours now.
     serves: RefCell<Vec<PathBuf>>,
     counters: RefCell<Counters>,
@@ -49,9 +53,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings, registrations: PathBuf) -> Self {
         Self {
             settings,
+            registrations,
             plugins: RefCell::default(),
             csi: Csi::default(),
             daemon: RefCell::default(),
@@ -61,6 +66,7 @@ impl Shared {
             newest_asked: Cell::new(0),
             is_telling: Cell::new(false),
             refused: RefCell::default(),
+            is_telling_refused: Cell::new(false),
             serves: RefCell::default(),
             counters: RefCell::default(),
             counted: RefCell::default(),
@@ -71,7 +77,7 @@ impl Shared {
     // The daemon.
 
     /// A daemon is there: it is told everything.
-    pub(crate) fn daemon_came(self: &Rc<Self>, tell: mpsc::Sender<Vec<u8>>) {
+    pub(crate) fn daemon_came(self: &Rc<Self>, tell: Teller) {
         self.daemon.replace(Some(tell));
         self.connection.set(self.connection.get() + 1);
         // Their answers would come from the connection that has ended.
@@ -83,7 +89,8 @@ impl Shared {
             csi::tell_drivers(self);
         }
         self.tell(&FromHelper::Told {});
-        self.tell_refused();
+        self.refused.borrow_mut().begin();
+        self.tell_refused_now();
         self.counted.take();
         self.count(|_| {});
     }
@@ -96,9 +103,7 @@ impl Shared {
 
     /// Sends a line. A daemon that does not read is disconnected.
     pub(crate) fn tell(&self, line: &FromHelper) {
-        let mut text = serde_json::to_vec(line).unwrap_or_default();
-        text.push(b'\n');
-        let is_told = self.daemon.borrow().as_ref().is_none_or(|daemon| daemon.try_send(text).is_ok());
+        let is_told = self.daemon.borrow().as_ref().is_none_or(|daemon| daemon.tell(line));
         if !is_told {
             self.daemon.take();
         }
@@ -143,7 +148,7 @@ impl Shared {
         }
         let shared = Rc::clone(self);
         spawn_local(async move {
-            // At once, and then as often as there is something new.
+            // At once, and then for as long as there is something new.
             while shared.tell_news_now() {
                 sleep(NEWS).await;
             }
@@ -151,9 +156,14 @@ impl Shared {
         });
     }
 
-    /// Returns whether there was something.
+    /// Returns whether there was something, or is something that waits.
     fn tell_news_now(self: &Rc<Self>) -> bool {
-        let news = self.plugins.borrow_mut().news();
+        // Plugins that list their devices all the time do not cost a slow daemon its connection: what waits here is only the
+        // last state.
+        if self.daemon.borrow().as_ref().is_some_and(|daemon| !daemon.has_room()) {
+            return true;
+        }
+        let news = self.plugins.borrow_mut().news(Instant::now());
         let is_there = !news.is_empty();
         for (resource, what) in news {
             self.tell(&match what {
@@ -164,21 +174,22 @@ impl Shared {
         if is_there {
             self.count(|_| {});
         }
-        is_there
+        is_there || self.plugins.borrow().has_news()
     }
 
-    /// Removes a registration, and ends its task.
+    /// Removes a registration that no other has replaced, and ends its task.
     pub(crate) fn unregister(self: &Rc<Self>, resource: &str, number: u64) {
-        let is_news = self.plugins.borrow_mut().gone(resource, number);
-        let task = self.plugins.borrow_mut().remove(resource, number);
-        if is_news {
-            self.tell(&FromHelper::Gone { resource: resource.to_owned() });
-        }
+        let Some(task) = self.plugins.borrow_mut().remove(resource, number) else { return };
+        self.keep();
         self.accepts(resource);
+        self.tell_news();
         self.count(|_| {});
-        if let Some(task) = task {
-            task.abort();
-        }
+        task.abort();
+    }
+
+    /// Keeps the registrations for another helper.
+    pub(crate) fn keep(&self) {
+        kept::write(&self.registrations, self.plugins.borrow().kept());
     }
 
     // Sockets.
@@ -204,30 +215,40 @@ impl Shared {
     // What is refused.
 
     /// Something cannot be done, and is tried again.
-    pub(crate) fn refuses(&self, what: &str, why: impl ToString) {
-        let why: String = why.to_string().chars().take(MAX_REASON).collect();
-        let mut refused = self.refused.borrow_mut();
-        let is_full = refused.len() >= MAX_REFUSED && !refused.contains_key(what);
-        if is_full || refused.get(what) == Some(&why) {
-            return;
+    pub(crate) fn refuses(self: &Rc<Self>, what: &str, why: impl ToString) {
+        if let Some(why) = self.refused.borrow_mut().add(what, &why.to_string()) {
+            log::warn!("{what}: {why}");
+            self.tell_refused();
         }
-        log::warn!("{what}: {why}");
-        refused.insert(what.to_owned(), why);
-        drop(refused);
-        self.tell_refused();
     }
 
     /// It can be done again.
-    pub(crate) fn accepts(&self, what: &str) {
-        let was_refused = self.refused.borrow_mut().remove(what).is_some();
+    pub(crate) fn accepts(self: &Rc<Self>, what: &str) {
+        let was_refused = self.refused.borrow_mut().remove(what);
         if was_refused {
             self.tell_refused();
         }
     }
 
-    fn tell_refused(&self) {
-        let refused = self.refused.borrow().iter().map(|(what, why)| format!("{what}: {why}")).collect();
+    /// Tells the daemon soon what is refused now.
+    fn tell_refused(self: &Rc<Self>) {
+        if self.is_telling_refused.replace(true) {
+            return;
+        }
+        let shared = Rc::clone(self);
+        spawn_local(async move {
+            while shared.tell_refused_now() {
+                sleep(REFUSED).await;
+            }
+            shared.is_telling_refused.set(false);
+        });
+    }
+
+    /// Returns whether it has changed.
+    fn tell_refused_now(&self) -> bool {
+        let Some(refused) = self.refused.borrow_mut().news() else { return false };
         self.tell(&FromHelper::Ready { refused });
+        true
     }
 
     // Counters.

@@ -1,7 +1,8 @@
 """A device plugin with Google's gRPC (C core), with messages made by hand: no .proto is needed.
 
 device_plugin.py ROOT: serves at ROOT/device-plugins/python.sock, registers, and does what its input says, a line each:
-devices A B (lists them as healthy), fail (ends the stream with an error), restart (serves again and registers).
+devices A B (lists them as healthy), slow SECONDS (allocates as slowly), fail (ends the stream with an error), restart (serves
+again and registers).
 Prints "ready" after each.
 """
 
@@ -9,6 +10,7 @@ import concurrent.futures
 import os
 import queue
 import sys
+import time
 
 import grpc
 
@@ -31,6 +33,7 @@ class Plugin(grpc.GenericRpcHandler):
     def __init__(self, root):
         self.folder = os.path.join(root, "device-plugins")
         self.names = ["one", "two"]
+        self.pause = 0
         self.changes = queue.Queue()
         self.server = None
 
@@ -58,6 +61,7 @@ class Plugin(grpc.GenericRpcHandler):
 
     def Allocate(self, request, context):
         assert request == field(1, field(1, self.names[-1])), request
+        time.sleep(self.pause)
         device = field(1, "/dev/inside") + field(2, "/dev/null") + field(3, "rw")
         mount = field(1, "/inside") + field(2, "/outside") + field(3, 1)
         env = field(1, "DEVICE") + field(2, self.names[-1])
@@ -99,6 +103,8 @@ def main(root):
         if word == "devices":
             plugin.names = rest
             plugin.changes.put("list")
+        elif word == "slow":
+            plugin.pause = int(rest[0])
         elif word == "fail":
             plugin.changes.put("fail")
         elif word == "restart":

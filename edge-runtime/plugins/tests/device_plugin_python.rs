@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use sampan_plugins_control::{FromHelper, ToHelper};
+use sampan_plugins_control::{Edits, FromHelper, ToHelper};
 use support::*;
 use tokio::task::spawn_blocking;
 
@@ -69,6 +69,7 @@ fn device_plugin_in_python_is_served() {
         let allocated = node.allocate(1, RESOURCE, &["one", "two"], 1).await;
         let FromHelper::Allocated { id: 1, ids, pre_start: true, edits } = allocated else { panic!("{allocated:?}") };
         assert_eq!(ids, ["two"]);
+        let edits: Edits = serde_json::from_value(edits).unwrap();
         assert_eq!((edits.env[0].name.as_str(), edits.env[0].value.as_str()), ("DEVICE", "two"));
         assert_eq!((edits.mounts[0].container.as_str(), edits.mounts[0].host.as_str()), ("/inside", "/outside"));
         assert!(edits.mounts[0].read_only);
@@ -79,6 +80,10 @@ fn device_plugin_in_python_is_served() {
         assert_eq!(node.news().await, FromHelper::Prepared { id: 2 });
         python.say("devices three").await;
         assert_eq!(node.news().await, devices(RESOURCE, &[("three", true)]));
+        // A plugin may reset its device first.
+        python.say("slow 11").await;
+        let allocated = node.allocate(3, RESOURCE, &["three"], 1).await;
+        assert!(matches!(&allocated, FromHelper::Allocated { id: 3, .. }), "{allocated:?}");
         // A stream that fails is asked for again.
         python.say("fail").await;
         assert_eq!(node.news().await, gone(RESOURCE));

@@ -52,7 +52,7 @@ fn clients_get_what_the_daemon_has() {
         assert_eq!((what, found), (Asked::Get { namespace: "ns".into(), name: "p".into() }, Ok(expected)));
         let why = "pod p in namespace ns not found";
         let (_, refused) = ask(&mut node, "Get", &request, Resources::Refused(why.into())).await;
-        assert_eq!(refused, Err(Status::new(Code::NotFound, why)));
+        assert_eq!(refused, Err(Status::new(Code::Unknown, why)));
         let (what, cpus) = ask(&mut node, "GetAllocatableResources", b"", Resources::Cpus(vec![2, 3])).await;
         assert_eq!((what, cpus), (Asked::Allocatable {}, Ok(bytes(2, &[2, 3]))));
         node.end().await;

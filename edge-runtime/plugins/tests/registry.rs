@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::os::unix::net::UnixListener;
+
 use sampan_grpc::Status;
 use support::*;
 use tokio::time::sleep;
@@ -53,6 +55,23 @@ fn device_plugin_is_found_by_its_socket_and_gone_with_it() {
 }
 
 #[test]
+fn socket_from_before_the_boot_is_removed() {
+    run(async {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("kubelet/plugins_registry");
+        std::fs::create_dir_all(&folder).unwrap();
+        drop(UnixListener::bind(folder.join("old-reg.sock")).unwrap());
+        let _alive = UnixListener::bind(folder.join("alive.sock")).unwrap();
+        let mut node = Node::with(root, true).await;
+        while folder.join("old-reg.sock").exists() {
+            sleep(MOMENT).await;
+        }
+        assert!(folder.join("alive.sock").exists());
+        node.end().await;
+    });
+}
+
+#[test]
 fn plugin_that_is_not_taken_is_told_why() {
     run(async {
         let mut node = Node::start().await;
@@ -66,7 +85,11 @@ fn plugin_that_is_not_taken_is_told_why() {
                 info("CSIPlugin", "nfs.csi.k8s.io", ""),
                 "RegisterPlugin error -- no handler registered for plugin type: CSIPlugin at socket",
             ),
-            ("name.sock", info("DevicePlugin", "c", ""), "invalid name of device plugin socket: c"),
+            (
+                "name.sock",
+                info("DevicePlugin", "c", ""),
+                "invalid name of device plugin socket: the ResourceName \"c\" is invalid",
+            ),
             ("out.sock", info("DevicePlugin", "a.b/c", "/run/docker.sock"), "is not below"),
         ] {
             let refused = plugin(&folder.join(name), list(&[]), registrar(info));

@@ -21,6 +21,9 @@ use crate::net::proxy::Use;
 use crate::paths::Paths;
 use crate::store::image_record::ImageRecord;
 
+/// Bytes of a file with logins.
+const MAX_LOGINS: u64 = 1 << 20;
+
 pub(super) const VERB: Verb = Verb {
     name: "pull",
     about: "Pull an image",
@@ -140,7 +143,7 @@ fn keyring(image: &str, reference: &Reference, request: &Request) -> Result<Keyr
     }
     let own = registry_for(&request.registries, &reference.registry).auth_file;
     for path in own.into_iter().chain(request.auth_file.clone()) {
-        let document = std::fs::read(&path).map_err(|source| ImageError::Io {
+        let document = sampan_file::read(&path, MAX_LOGINS).map_err(|source| ImageError::Io {
             path: path.clone(),
             what: "cannot read the auth-file",
             source,

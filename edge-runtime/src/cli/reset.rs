@@ -3,7 +3,7 @@
 //! `edge-admin` asks first.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{IsTerminal, stdin};
+use std::io::{ErrorKind, IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ use crate::paths::Paths;
 use crate::sys::tasks::Tasks;
 use crate::sys::time::within;
 use crate::sys::vec_map::VecMap;
-use crate::sys::{files, helper, program};
+use crate::sys::{files, helper, program, socket};
 use sampan_monitor::protocol::Phase;
 
 /// A bit more than the unit gives the daemon (`TimeoutStopSec`).
@@ -181,6 +181,9 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     let config = Config::load_lenient(&paths.config_file(), paths.root(), &overrides)
         .or_else(|_| Config::load_lenient(Path::new("/nonexistent"), paths.root(), &overrides))?
         .0;
+    if config.plugins.is_on() {
+        remove_sockets(&config.plugins.root);
+    }
     Teardown::new(paths, Rc::new(config)).and_then(|mut teardown| teardown.node())?;
     let run = std::fs::read_dir(paths.run()).into_iter().flatten().flatten();
     let others = run.map(|entry| entry.path()).filter(|path| Runtimes::is_state(path));
@@ -197,6 +200,21 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
         unmount(&paths.run())?;
     }
     Ok(())
+}
+
+/// Removes sockets that `edge-plugins` has left in the kubelet's folder, and the folders that are empty then. All else there is a
+/// plugin's: it may serve another kubelet, too.
+fn remove_sockets(root: &Path) {
+    for ours in ["device-plugins/kubelet.sock", "pod-resources/kubelet.sock"] {
+        let ours = root.join(ours);
+        // A kubelet may listen there.
+        if socket::connect(&ours).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+            let _ = std::fs::remove_file(ours);
+        }
+    }
+    for folder in ["device-plugins", "pod-resources", "plugins_registry", ""] {
+        let _ = std::fs::remove_dir(root.join(folder));
+    }
 }
 
 /// A state that is a disk of its own cannot be deleted. Mounts below it are unmounted.

@@ -2,6 +2,7 @@
 //! the host for its defaults has them at once; the others are checked and filled when the configuration is made.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,17 @@ use super::upgrade::UpgradeConfig;
 use crate::image::registry_config::RegistryConfig;
 use crate::net::proxy::Proxy;
 use crate::sys::cgroup::Driver;
+
+/// Bytes of the file.
+const LONGEST: u64 = 1 << 20;
+
+/// The file as it is.
+///
+/// # Errors
+/// It cannot be read, is no regular file, or is too long.
+pub fn read_text(file: &Path) -> io::Result<String> {
+    sampan_file::read_text(file, LONGEST)
+}
 
 /// The file as typed, before defaults and checks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -65,9 +77,9 @@ impl ConfigFile {
     /// # Errors
     /// The file cannot be read, is not YAML, or has an unknown key (named with its line).
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        match std::fs::read_to_string(file) {
+        match read_text(file) {
             Ok(text) => Self::parse(&text, file),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(source) => Err(ConfigError::Read { file: file.into(), source }),
         }
     }

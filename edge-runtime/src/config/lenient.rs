@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_yaml_ng::Value;
 
 use super::error::ConfigError;
-use super::file::ConfigFile;
+use super::file::{ConfigFile, read_text};
 use super::node::{label_problem, sort_out_taints};
 
 /// A file with more unknown keys is not a configuration of this program.
@@ -19,7 +19,7 @@ impl ConfigFile {
     /// # Errors
     /// Same as [`ConfigFile::read`], for everything else.
     pub fn read_lenient(file: &Path) -> Result<(Self, Vec<String>), ConfigError> {
-        match std::fs::read_to_string(file) {
+        match read_text(file) {
             Ok(text) => Self::parse_lenient(text, file),
             Err(_) => Self::read(file).map(|parsed| (parsed, Vec::new())),
         }

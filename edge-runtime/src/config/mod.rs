@@ -30,7 +30,7 @@ use std::path::Path;
 
 pub use error::ConfigError;
 pub use eviction::EvictionConfig;
-pub use file::ConfigFile;
+pub use file::{ConfigFile, read_text};
 pub use images::ImagesConfig;
 pub use local_api::{Listen, LocalApiConfig};
 pub use logs::LogConfig;

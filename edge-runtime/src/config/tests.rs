@@ -19,6 +19,17 @@ fn empty_file_gives_the_defaults_of_a_board() {
 }
 
 #[test]
+fn pipe_is_no_configuration() {
+    let folder = tempfile::tempdir().expect("temp dir");
+    let file = folder.path().join("config.yaml");
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let errors = [ConfigFile::read(&file).map(drop), ConfigFile::read_lenient(&file).map(drop)];
+    for error in errors.map(|read| read.expect_err("it is refused").to_string()) {
+        assert!(error.contains("config.yaml") && error.contains("this is a pipe"), "{error}");
+    }
+}
+
+#[test]
 fn unknown_key_is_named_with_its_line() {
     let error = load("max-pods: 3\nmax-podz: 4\n").expect_err("unknown key").to_string();
     assert!(error.contains("max-podz") && error.contains("config.yaml") && error.contains("line 2"), "{error}");

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `check` | whether its settings are right |
 
-use sampan_devices_control::{FromHelper, ToHelper};
+use sampan_devices_control::FromHelper;
 
 use crate::helper::client;
 
@@ -13,6 +13,3 @@ pub mod check;
 
 /// An event of this helper.
 pub type Heard = client::Heard<FromHelper>;
-
-/// Tells this helper.
-pub type Teller = client::Teller<ToHelper>;

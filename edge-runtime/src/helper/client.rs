@@ -1,14 +1,12 @@
 //! Keeps a helper running and is connected to it: takes over the helper of an earlier daemon, and restarts one that has
 //! ended. The caller processes the messages.
 //!
-//! Only what depends on the types of messages is generic; the rest works on lines and is in the program once.
+//! All but the parsing of a message works on lines, and is in the program once for all helpers.
 
 use std::cell::Cell;
 use std::io;
-use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -39,12 +37,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Lines that wait for the socket; the rest waits as names at the caller.
 const LINES: usize = 16;
 
-/// How a helper is started and greeted. `T`: what it is told.
-pub struct Helper<T> {
+/// How a helper is started and greeted.
+pub struct Helper {
     program: &'static Program,
     path: PathBuf,
     socket: PathBuf,
-    greeting: T,
+    /// A line with its end.
+    greeting: Vec<u8>,
 }
 
 /// An event of the helper, in order. `L`: its messages.
@@ -58,29 +57,42 @@ pub enum Heard<L> {
     Down(String),
 }
 
-/// A line with its end, and for which connection.
-type Told = (u64, Vec<u8>);
-
-/// The caller's work on an event.
-type Work = Pin<Box<dyn Future<Output = ()>>>;
-
-/// Tells the helper. `T`: what it is told.
-pub struct Teller<T> {
-    program: &'static Program,
-    lines: Sender<Told>,
-    waiting: Rc<Cell<bool>>,
-    what: PhantomData<fn(&T)>,
-}
-
-impl<T: Serialize> Teller<T> {
-    /// Sends a line. Returns false if the queue is full: retry after [`Heard::Room`].
-    pub fn tell(&self, connection: u64, line: &T) -> bool {
-        self.tell_line(connection, lines::line(line))
+impl Heard<Vec<u8>> {
+    /// Parses the line, if it is one.
+    ///
+    /// # Errors
+    /// It is no message of the helper.
+    pub fn read<L: DeserializeOwned>(self) -> io::Result<Heard<L>> {
+        Ok(match self {
+            Self::Up(connection) => Heard::Up(connection),
+            Self::Line(line) => Heard::Line(from_json(&line)?),
+            Self::Room => Heard::Room,
+            Self::Down(why) => Heard::Down(why),
+        })
     }
 }
 
-impl<T> Teller<T> {
-    fn tell_line(&self, connection: u64, line: Vec<u8>) -> bool {
+/// Makes the caller's news of an event. With an error the line is no message of the helper, and the connection ends.
+type Read<N> = fn(Heard<Vec<u8>>) -> io::Result<N>;
+
+/// A line with its end, and for which connection.
+type Told = (u64, Vec<u8>);
+
+/// Tells the helper.
+pub struct Teller {
+    program: &'static Program,
+    lines: Sender<Told>,
+    waiting: Rc<Cell<bool>>,
+}
+
+impl Teller {
+    /// Sends a line. Returns false if the queue is full: retry after [`Heard::Room`].
+    pub fn tell(&self, connection: u64, line: &impl Serialize) -> bool {
+        self.tell_line(connection, lines::line(line))
+    }
+
+    /// Sends a line that has its end, as [`Teller::tell`] does.
+    pub fn tell_line(&self, connection: u64, line: Vec<u8>) -> bool {
         if line.len() > self.program.max_line {
             // The helper would end the connection, and again every one after it.
             log::error!("{} is not told a line of {} bytes", self.program.called, line.len());
@@ -98,46 +110,37 @@ impl<T> Teller<T> {
     }
 }
 
-impl<T: Serialize + 'static> Helper<T> {
+impl Helper {
     /// `greeting`: the first line of a connection.
-    pub fn new(program: &'static Program, paths: &Paths, greeting: T) -> Self {
+    pub fn new(program: &'static Program, paths: &Paths, greeting: &impl Serialize) -> Self {
+        let greeting = lines::line(greeting);
         Self { program, path: program.path(), socket: (program.socket)(paths), greeting }
     }
 
-    /// Returns the sender of lines to the helper, and the task that keeps a helper running.
-    pub fn keep<L, F>(self, heard: impl Fn(Heard<L>) -> F + 'static) -> (Teller<T>, impl Future<Output = ()> + 'static)
-    where
-        L: DeserializeOwned + 'static,
-        F: Future<Output = ()> + 'static,
-    {
+    /// Returns the sender of lines to the helper, and the task that keeps a helper running and sends `news` of it. There is one
+    /// `N` in the program, so the task is there once.
+    pub fn keep<N: 'static>(self, news: Sender<N>, read: Read<N>) -> (Teller, impl Future<Output = ()> + 'static) {
         let Self { program, path, socket, greeting } = self;
         let (sender, told) = bounded(LINES);
         let waiting = Rc::new(Cell::new(false));
-        let heard = move |event: Heard<Vec<u8>>| -> io::Result<Work> {
-            Ok(Box::pin(heard(match event {
-                Heard::Up(connection) => Heard::Up(connection),
-                Heard::Line(line) => Heard::Line(from_json(&line)?),
-                Heard::Room => Heard::Room,
-                Heard::Down(why) => Heard::Down(why),
-            })))
-        };
         let kept = Kept {
             program,
             path,
             socket,
-            greeting: lines::line(&greeting),
+            greeting,
             // The task ends when the last sender is gone.
             own: sender.downgrade(),
             told,
             waiting: Rc::clone(&waiting),
-            heard: Box::new(heard),
+            news,
+            read,
         };
-        (Teller { program, lines: sender, waiting, what: PhantomData }, kept.run())
+        (Teller { program, lines: sender, waiting }, kept.run())
     }
 }
 
 /// A helper that is kept running.
-struct Kept {
+struct Kept<N> {
     program: &'static Program,
     path: PathBuf,
     socket: PathBuf,
@@ -145,11 +148,11 @@ struct Kept {
     own: WeakSender<Told>,
     told: Receiver<Told>,
     waiting: Rc<Cell<bool>>,
-    /// An error for a line that is no message of the helper.
-    heard: Box<dyn Fn(Heard<Vec<u8>>) -> io::Result<Work>>,
+    news: Sender<N>,
+    read: Read<N>,
 }
 
-impl Kept {
+impl<N> Kept<N> {
     async fn run(self) {
         let (mut pause, mut connection) = (PAUSE, 0);
         loop {
@@ -225,7 +228,9 @@ impl Kept {
     }
 
     async fn hear(&self, event: Heard<Vec<u8>>) -> io::Result<()> {
-        (self.heard)(event)?.await;
+        let news = (self.read)(event)?;
+        // Nobody receives it any more only when the process ends.
+        drop(self.news.send(news).await);
         Ok(())
     }
 

@@ -1,7 +1,6 @@
 //! The HTTP client of the pull helper: TLS with the system's CAs, our own name lookup, the configured proxy, time-outs.
 //! Blocking, for a helper process only; knows nothing of registries.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,7 +92,7 @@ pub fn agent(ca: Option<&Path>, insecure: bool, only_tls: bool, proxy: &Proxy) -
 }
 
 fn read_roots(path: &Path, roots: &mut Vec<CertificateDer<'static>>) -> Result<(), ImageError> {
-    let file = File::open(path).map_err(ImageError::io(path, "cannot read CAs"))?;
+    let file = sampan_file::open(path).map_err(ImageError::io(path, "cannot read CAs"))?;
     for der in CertificateDer::pem_reader_iter(file) {
         let der =
             der.map_err(|error| ImageError::io(path, "cannot read CAs")(std::io::Error::other(error.to_string())))?;

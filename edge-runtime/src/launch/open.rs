@@ -109,7 +109,12 @@ impl Launch {
     /// A host that runs nothing: without cgroups and OCI runtimes, and with a network that was not set up.
     #[cfg(test)]
     pub(crate) fn for_tests(paths: &Paths, config: Rc<Config>) -> Self {
-        let base = Base::new(paths, config, Cgroups::absent());
+        Self::with_cgroups(paths, config, Cgroups::absent())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_cgroups(paths: &Paths, config: Rc<Config>, cgroups: Cgroups) -> Self {
+        let base = Base::new(paths, config, cgroups);
         let host = Rc::new(HostFacts { cpus: 4, memory_bytes: 4 << 30, ..HostFacts::default() });
         let runtimes = Rc::new(Runtimes::new(&base.config));
         let teardown = Teardown::of(Rc::clone(&base)).unwrap();
@@ -141,8 +146,9 @@ impl Launch {
     /// # Errors
     /// Something of the pod is still in use.
     pub fn teardown(&mut self, pod: &Pod, uid: &str, for_good: bool) -> Result<(), String> {
-        self.containers.free_devices(uid);
         self.sandboxes.teardown(pod, uid, for_good)?;
+        // No process has them any more.
+        self.containers.free_devices(uid);
         if for_good {
             self.containers.free_allocations(uid);
             self.containers.cpus.free(uid);

@@ -64,6 +64,7 @@ impl Teardown {
         note(&mut done, "namespaces", namespaces::remove(&self.base.paths.namespaces(uid)));
         let stopping = if for_good { None } else { self.base.cgroups.stop_pod(class(pod), uid) };
         let removed = if stopping.is_some() { Ok(()) } else { self.base.cgroups.remove_pod(class(pod), uid) };
+        let is_empty = removed.is_ok();
         match removed {
             // Dead processes disappear a moment later, and unknown ones are killed here: the caller's retry removes the
             // cgroup.
@@ -75,6 +76,10 @@ impl Teardown {
         }
         if for_good {
             note(&mut done, "volumes", volume::teardown(&self.base.paths, uid));
+        }
+        // The folder says which devices of plugins the processes have: no other pod gets them while one is left, also after
+        // a restart of the daemon.
+        if for_good && is_empty {
             let folder = self.base.paths.pod(uid);
             note(&mut done, "folder", self.base.trash.throw(&folder));
             // Empty, until the logs go: it shows that they are this node's. A full disk must not keep the pod.
@@ -221,3 +226,6 @@ fn note(first: &mut Result<(), String>, what: &str, done: Result<(), impl Displa
         *first = Err(format!("{what}: {error}"));
     }
 }
+
+#[cfg(test)]
+mod tests;

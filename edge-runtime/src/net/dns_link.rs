@@ -54,7 +54,16 @@ pub fn ensure(bridge: &str) -> Result<Vec<IpAddr>, NetError> {
     ensure_at(bridge, V4, V6)
 }
 
-/// The same for the addresses of the local API.
+/// Addresses of the local API that [`ensure_api`] makes.
+pub fn api_addresses() -> Vec<IpAddr> {
+    these(API_V4, API_V6)
+}
+
+fn these(v4: IpAddr, v6: IpAddr) -> Vec<IpAddr> {
+    if sysctl::without_ipv6().is_some() { vec![v4] } else { vec![v4, v6] }
+}
+
+/// The same as [`ensure`] for the addresses of the local API.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -88,12 +97,12 @@ fn ensure_at(bridge: &str, v4: IpAddr, v6: IpAddr) -> Result<Vec<IpAddr>, NetErr
     if !found.up {
         link::set_up(&mut socket, found.index).map_err(failed("set up"))?;
     }
-    address::add(&mut socket, found.index, v4, 32).map_err(failed("set address of"))?;
-    if sysctl::without_ipv6().is_some() {
-        return Ok(vec![v4]);
+    let addresses = these(v4, v6);
+    for address in &addresses {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        address::add(&mut socket, found.index, *address, bits).map_err(failed("set address of"))?;
     }
-    address::add(&mut socket, found.index, v6, 128).map_err(failed("set address of"))?;
-    Ok(vec![v4, v6])
+    Ok(addresses)
 }
 
 /// Deletes the link, if it exists.

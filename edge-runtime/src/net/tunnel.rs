@@ -1,9 +1,7 @@
 //! A tunnel through the HTTP proxy: the request for it, and the meaning of the answer (RFC 9110, 9.3.6). Reads the login
 //! from its file; owns no socket. Every byte of the proxy is treated as hostile.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use base64::Engine;
@@ -75,8 +73,9 @@ impl Tunnel {
                         continue;
                     }
                     Some(407) if self.login.is_none() => "it wants a login (407): set proxy.user-file".to_owned(),
-                    Some(407) => {
-                        "it refuses the login of proxy.user-file, or wants one other than Basic (407)".to_owned()
+                    // tinyproxy answers a wrong password as a server does.
+                    Some(401 | 407) if self.login.is_some() => {
+                        "it refuses the login of proxy.user-file, or wants one other than Basic (401, 407)".to_owned()
                     }
                     _ => format!("it answered CONNECT {} with {}", self.target, self.first_line(answers)),
                 },
@@ -111,9 +110,7 @@ fn encoded(login: &str) -> String {
 /// The file cannot be read, or has no such line.
 pub fn login(file: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
-    // A FIFO that nothing writes must not stop the daemon.
-    let open = File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(file);
-    open.and_then(|open| open.take(LONGEST_LOGIN).read_to_end(&mut bytes)).map_err(named(file))?;
+    sampan_file::open(file).and_then(|open| open.take(LONGEST_LOGIN).read_to_end(&mut bytes)).map_err(named(file))?;
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let is_whole = bytes.len() > line.len() || (line.len() as u64) < LONGEST_LOGIN;
     // Editors of other systems leave a mark at the beginning.
@@ -176,6 +173,8 @@ mod tests {
         for (login, answer, why) in [
             (None, "HTTP/1.1 407 Who\r\n\r\n<html>", "set proxy.user-file"),
             (Some("a:b"), "HTTP/1.1 407 Who\r\n\r\n", "refuses the login of proxy.user-file"),
+            (Some("a:b"), "HTTP/1.0 401 Unauthorized\r\n\r\n", "refuses the login of proxy.user-file"),
+            (None, "HTTP/1.0 401 Unauthorized\r\n\r\n", "with HTTP/1.0 401 Unauthorized"),
             (None, "HTTP/1.1 403 Filtered\r\n\r\nno", "CONNECT bridge.example:7443 with HTTP/1.1 403 Filtered"),
             (None, "HTTP/1.1 101 Switching Protocols\r\n\r\n", "101 Switching"),
             (None, "HTTP/1.1 302 Found\r\nLocation: http://log.in/\r\n\r\n", "with HTTP/1.1 302 Found"),
@@ -223,6 +222,6 @@ mod tests {
         assert!(error().contains("in UTF-8"), "{}", error());
         std::fs::remove_file(&file).unwrap();
         nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(error().contains("want one line"), "{}", error());
+        assert!(error().contains("proxy.user: this is a pipe"), "{}", error());
     }
 }

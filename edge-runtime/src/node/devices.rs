@@ -16,8 +16,8 @@ use super::context::Context;
 use super::device_messages::{Given, Messages};
 use super::events::about_object;
 use super::sources::News;
-use crate::devices::{Heard, Teller};
-use crate::helper::client::Helper;
+use crate::devices::Heard;
+use crate::helper::client::{Helper, Teller};
 use crate::helper::programs::DEVICES as PROGRAM;
 use crate::store::StoreError;
 use crate::sys::files::replace;
@@ -43,13 +43,8 @@ impl Devices {
     pub(super) fn start(&mut self, cx: &Context) {
         let Some(settings) = cx.config.device_twin.clone() else { return PROGRAM.end(&cx.paths) };
         let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };
-        let helper = Helper::new(&PROGRAM, &cx.paths, greeting);
-        let news = cx.senders.news.clone();
-        let (teller, work) = helper.keep(move |heard: Heard| {
-            let news = news.clone();
-            // The loop is gone only when the process ends.
-            async move { drop(news.send(News::Devices(heard)).await) }
-        });
+        let helper = Helper::new(&PROGRAM, &cx.paths, &greeting);
+        let (teller, work) = helper.keep(cx.senders.news.clone(), |event| Ok(News::Devices(event.read()?)));
         self.running = Some(Running { teller, _task: cx.tasks.spawn(work) });
     }
 

@@ -14,6 +14,7 @@ use crate::dns::client::{self, Helper, Teller};
 use crate::dns::interests::{Asked, Interests};
 use crate::launch::Launch;
 use crate::net::dns_link;
+use crate::pod::backoff::pause_after;
 use crate::pod::clock::Mono;
 use crate::pod::spec::host_network;
 use crate::store::Fact;
@@ -36,6 +37,8 @@ pub(super) struct Dns {
     answers: bool,
     /// Addresses of the link for pods of CNI plugins, once it exists.
     link: Option<Vec<IpAddr>>,
+    /// The kernel has refused the link: when it is tried again, and the number of failures.
+    again: Option<(Mono, u32)>,
     /// The check for the helper of an earlier daemon is done.
     looked: bool,
     not_before: Option<Mono>,
@@ -54,7 +57,8 @@ impl Dns {
     pub(super) fn step(&mut self, cx: &Context, launch: &Launch, services: &mut Services) {
         self.look(cx);
         self.send_interests(cx);
-        if self.running.is_none() || services.has_other_names() {
+        let is_due = self.again.is_some_and(|(at, _)| at <= cx.mono());
+        if self.running.is_none() || services.has_other_names() || is_due {
             let wanted = self.wanted(cx, launch, services);
             if wanted != self.running.as_ref().map(|running| running.listen.clone()) {
                 self.run(cx, launch, services, wanted);
@@ -93,16 +97,33 @@ impl Dns {
                 listen.extend(teardown.network.settings().subnets.iter().map(|subnet| subnet.gateway()));
             }
             let attached = || mode == NetworkMode::Auto && cx.pods.iter().any(|(uid, _)| teardown.is_attached(uid));
-            if self.link.is_none() && (mode == NetworkMode::Cni || attached()) {
-                let made = dns_link::ensure(&config.network.bridge);
-                self.link = Some(made.unwrap_or_else(|error| {
-                    log::error!("no DNS for pods of CNI plugins: {error}");
-                    Vec::new()
-                }));
+            if self.link.is_none() {
+                if mode == NetworkMode::Cni || attached() {
+                    self.make_link(cx);
+                } else {
+                    self.again = None;
+                }
             }
             listen.extend(self.link.iter().flatten());
         }
         (self.answers || services.has_health_checks()).then_some(listen)
+    }
+
+    /// Makes the link for pods of CNI plugins, unless the kernel has refused it just now.
+    fn make_link(&mut self, cx: &Context) {
+        let (at, failures) = self.again.unwrap_or_default();
+        if cx.mono() < at {
+            return;
+        }
+        match dns_link::ensure(&cx.config.network.bridge) {
+            Ok(addresses) => (self.link, self.again) = (Some(addresses), None),
+            Err(error) => {
+                if failures == 0 {
+                    log::error!("no DNS for pods of CNI plugins: {error}; tried again until it is there");
+                }
+                self.again = Some((cx.mono().after(pause_after(failures)), failures.saturating_add(1)));
+            }
+        }
     }
 
     fn run(&mut self, cx: &Context, launch: &Launch, services: &mut Services, wanted: Option<Vec<IpAddr>>) {
@@ -196,7 +217,8 @@ impl Dns {
 
     /// When [`Dns::step`] must run even without an event.
     pub(super) fn wake(&self, services: &Services) -> Option<Mono> {
-        self.not_before.filter(|_| self.has_news(services))
+        let news = self.not_before.filter(|_| self.has_news(services));
+        news.into_iter().chain(self.again.map(|(at, _)| at)).min()
     }
 }
 

@@ -3,34 +3,34 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `address` | its addresses |
 //! | `heard` | what its messages change in the node |
 //! | `pods` | which pods may use it |
 //! | `relay` | streams of requests between helper and link |
 //! | `requests` | the connection to the helper for them |
 
+mod address;
 mod heard;
 mod pods;
 mod relay;
 mod requests;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 
 use async_executor::Task;
 use edge_protocol::stream::{EDGE_STREAMS, StreamEvent};
-use sampan_api_control::{FromHelper, Pod, Settings, ToHelper, VERSION};
+use sampan_api_control::{Pod, Settings, ToHelper, VERSION};
 use serde_json::Value;
 
 use self::requests::Requests;
 use super::context::Context;
 use super::sources::News;
 use super::tokens::Tokens;
-use crate::config::NetworkMode;
-use crate::helper::client::{Heard, Helper, Teller};
+use crate::helper::client::{Helper, Teller};
 use crate::helper::programs::API as PROGRAM;
 use crate::launch::Launch;
-use crate::net::dns_link;
 use crate::pod::local_api::PORT;
 use crate::sys::files::remove_tree;
 use crate::sys::vec_map::VecMap;
@@ -47,10 +47,12 @@ pub(super) struct LocalApi {
 }
 
 struct Running {
-    teller: Teller<ToHelper>,
+    teller: Teller,
     requests: Rc<Requests>,
     /// Moves requests while a helper is connected.
     moving: Option<Task<()>>,
+    /// Makes addresses that the kernel has refused.
+    _addresses: Option<Task<()>>,
     _task: Task<()>,
 }
 
@@ -82,11 +84,12 @@ impl LocalApi {
             }
             return;
         };
-        let listen = addresses(cx, launch);
+        let listen = address::all(cx, launch);
         if listen.is_empty() {
             log::warn!("the local API has no address: pods of this node have no network yet");
             return PROGRAM.end(&cx.paths);
         }
+        let addresses = address::make(cx);
         self.set_link(cx, false);
         // That of an earlier start, so that pods start before the helper is up.
         let chain = std::fs::read_to_string(cx.paths.api_certificate()).unwrap_or_default();
@@ -99,15 +102,11 @@ impl LocalApi {
             secrets_in_memory: cx.config.security.secrets_in_memory,
         };
         let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };
-        let helper = Helper::new(&PROGRAM, &cx.paths, greeting);
-        let news = cx.senders.news.clone();
-        let (teller, work) = helper.keep(move |heard: Heard<FromHelper>| {
-            let news = news.clone();
-            // The loop is gone only when the process ends.
-            async move { drop(news.send(News::LocalApi(heard)).await) }
-        });
+        let helper = Helper::new(&PROGRAM, &cx.paths, &greeting);
+        let (teller, work) = helper.keep(cx.senders.news.clone(), |event| Ok(News::LocalApi(event.read()?)));
         let requests = Rc::new(Requests::new(link));
-        self.running = Some(Running { teller, requests, moving: None, _task: cx.tasks.spawn(work) });
+        let task = cx.tasks.spawn(work);
+        self.running = Some(Running { teller, requests, moving: None, _addresses: addresses, _task: task });
     }
 
     /// Looks whether a pod may use the local API now, and with which tokens.
@@ -207,22 +206,6 @@ impl Untold {
         }
         std::mem::take(&mut self.all_told).then_some(ToHelper::Told {})
     }
-}
-
-/// Where the helper listens: the gateways of pods on the bridge, and an address of its own for those of plugins.
-fn addresses(cx: &Context, launch: &Launch) -> Vec<IpAddr> {
-    let network = &cx.config.network;
-    let mut all = Vec::new();
-    if network.mode != NetworkMode::Cni {
-        all.extend(launch.sandboxes.teardown.network.settings().subnets.iter().map(|subnet| subnet.gateway()));
-    }
-    if network.mode != NetworkMode::Builtin {
-        match dns_link::ensure_api(&network.bridge) {
-            Ok(own) => all.extend(own),
-            Err(error) => log::error!("no local API for pods of CNI plugins: {error}"),
-        }
-    }
-    all
 }
 
 /// Deletes the answers that an earlier helper has kept, which may hold Secrets. Its certificate stays: pods trust it.

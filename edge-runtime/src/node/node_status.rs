@@ -1,6 +1,5 @@
 //! The Node object: built when something may have changed, reported when it has.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use edge_protocol::message::Report;
@@ -17,7 +16,6 @@ use crate::pod::clock::Mono;
 use crate::store::{Fact, StoreError};
 use crate::sys::board::{Sensors, clock_synchronized};
 use crate::sys::from_json::from_json;
-use crate::sys::gather::Gather;
 use crate::sys::host::disk_space;
 
 /// The unchanged object is reported again after this time. The kubelet does so every five minutes; here the Lease shows
@@ -166,15 +164,15 @@ impl NodeStatus {
 }
 
 /// Extended resources: those of the configuration, and those of plugins.
-fn devices(launch: &Launch, now: Mono) -> BTreeMap<String, Amount> {
-    let own = launch.containers.device_capacity().into_iter();
-    let mut all: BTreeMap<String, Amount> =
-        own.map(|(name, count)| (name, Amount { capacity: count, allocatable: count })).into_map();
+fn devices(launch: &Launch, now: Mono) -> Vec<(String, Amount)> {
+    let mut all = Vec::new();
+    for (name, count) in launch.containers.device_capacity() {
+        all.push((name, Amount { capacity: count, allocatable: count }));
+    }
     let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-    let of_plugins = launch.containers.plugins.capacity(now);
-    all.extend(of_plugins.map(|(name, capacity, healthy)| {
-        (name.clone(), Amount { capacity: count(capacity), allocatable: count(healthy) })
-    }));
+    for (name, capacity, healthy) in launch.containers.plugins.capacity(now) {
+        all.push((name.clone(), Amount { capacity: count(capacity), allocatable: count(healthy) }));
+    }
     all
 }
 

@@ -21,17 +21,21 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use async_executor::Task;
-use sampan_plugins_control::{FromHelper, ToHelper, VERSION};
+use sampan_plugins_control::{ToHelper, VERSION};
 
 use self::order::Start;
 use self::volumes::Volumes;
 use super::context::Context;
 use super::sources::News;
-use crate::helper::client::{Heard, Helper, Teller};
+use crate::helper::client::{Helper, Teller};
+use crate::helper::lines::line;
 use crate::helper::programs::PLUGINS as PROGRAM;
+use crate::pod::clock::Mono;
 
 /// Longest wait of changes of devices for their report in the Node object: more changes may follow.
 const SOON: Duration = Duration::from_millis(200);
+/// Between two reports for changes of devices: a device may come and go all the time. The regular ones are as far apart.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Answers to clients of podresources that wait for room; the helper asks for fewer at a time.
 const ANSWERS: usize = 32;
@@ -43,9 +47,10 @@ pub(super) struct Plugins {
     connection: Option<u64>,
     /// Containers whose start waits for the helper.
     starts: Vec<Start>,
-    /// Resources whose allocation has been ordered, and not answered.
-    ordered: Vec<String>,
-    answers: VecDeque<ToHelper>,
+    /// Orders of allocations that have not been answered, and their resources. Those that nobody waits for any more count,
+    /// too: the plugin is at work.
+    ordered: Vec<(u64, String)>,
+    answers: VecDeque<Vec<u8>>,
     /// What the helper cannot do, as it has said last.
     refused: Vec<String>,
     /// Number of the last order.
@@ -53,10 +58,12 @@ pub(super) struct Plugins {
     /// Starts may go on.
     changed: bool,
     pub(super) volumes: Volumes,
+    /// When a change of devices is reported at once again.
+    next_report: Option<Mono>,
 }
 
 struct Running {
-    teller: Teller<ToHelper>,
+    teller: Teller,
     _task: Task<()>,
 }
 
@@ -71,13 +78,8 @@ impl Plugins {
         }
         let settings = cx.config.plugins.settings(&cx.config.devices);
         let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };
-        let helper = Helper::new(&PROGRAM, &cx.paths, greeting);
-        let news = cx.senders.news.clone();
-        let (teller, work) = helper.keep(move |heard: Heard<FromHelper>| {
-            let news = news.clone();
-            // The loop is gone only when the process ends.
-            async move { drop(news.send(News::Plugins(heard)).await) }
-        });
+        let helper = Helper::new(&PROGRAM, &cx.paths, &greeting);
+        let (teller, work) = helper.keep(cx.senders.news.clone(), |event| Ok(News::Plugins(event.read()?)));
         self.running = Some(Running { teller, _task: cx.tasks.spawn(work) });
     }
 
@@ -86,9 +88,13 @@ impl Plugins {
     }
 
     /// Tells the helper; there must be room.
-    fn tell(&self, line: &ToHelper) {
+    fn tell(&self, message: &ToHelper) {
+        self.tell_line(line(message));
+    }
+
+    fn tell_line(&self, line: Vec<u8>) {
         if let (Some(running), Some(connection)) = (&self.running, self.connection) {
-            let told = running.teller.tell(connection, line);
+            let told = running.teller.tell_line(connection, line);
             debug_assert!(told, "there was room");
         }
     }
@@ -96,7 +102,7 @@ impl Plugins {
     fn tell_answers(&mut self) {
         while self.has_room() {
             let Some(answer) = self.answers.pop_front() else { return };
-            self.tell(&answer);
+            self.tell_line(answer);
         }
     }
 }

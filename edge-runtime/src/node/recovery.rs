@@ -126,6 +126,7 @@ impl Node {
             self.cx.look_now();
         }
         self.sweep_kernel();
+        self.forget_allocations();
         self.sweep_folders();
         self.resync.soon(&self.cx);
         Ok(())
@@ -139,12 +140,12 @@ impl Node {
     }
 
     /// Removes folders and logs of unknown pods: the daemon died between a pod's end and its last step. They would
-    /// count as disk use and cause evictions.
+    /// count as disk use and cause evictions. A folder stays as long as its pod has processes.
     fn sweep_folders(&mut self) {
         let logs = crate::logs::own(&self.cx.paths);
         for entry in std::fs::read_dir(self.cx.paths.pods()).into_iter().flatten().flatten() {
             let uid = entry.file_name().to_string_lossy().into_owned();
-            if self.cx.pods.contains(&uid) {
+            if self.cx.pods.contains(&uid) || self.launch.sandboxes.teardown.has_cgroup_of(&uid) {
                 continue;
             }
             // The folder goes last: it shows that the logs are this node's.

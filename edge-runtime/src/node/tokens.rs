@@ -19,7 +19,7 @@ use crate::pod::token::{self, Held, Wanted};
 use crate::store::StoreError;
 use crate::sys::random::random;
 use crate::sys::vec_map::VecMap;
-use crate::volume::csi;
+use crate::volume::csi_pod;
 
 /// Maximum wait of a new pod for its first tokens. After it the set-up of its volumes fails and is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -95,7 +95,7 @@ impl Tokens {
         let api = cx.pods.get(uid).is_some_and(|entry| entry.record.source == PodSource::Api);
         let mut wanted = if api { token::wanted(pod) } else { BTreeSet::new() };
         if api && cx.config.plugins.csi {
-            csi::wanted_tokens(pod, &cx.objects(), &mut wanted);
+            csi_pod::wanted_tokens(pod, &cx.objects(), &mut wanted);
         }
         let mut slots = self.slots.remove(uid).unwrap_or_default();
         slots.retain(|which, _| wanted.contains(which));

@@ -36,8 +36,8 @@ pub struct NodeSettings {
     pub allocatable_storage_bytes: u64,
     /// Size of the file system that holds the pods.
     pub storage_bytes: u64,
-    /// Extended resources.
-    pub devices: BTreeMap<String, Amount>,
+    /// Extended resources, by name. Of two with one name the last one counts.
+    pub devices: Vec<(String, Amount)>,
     pub runtime_handlers: Vec<NodeRuntimeHandler>,
     /// `runc://1.1.5`
     pub runtime_version: String,

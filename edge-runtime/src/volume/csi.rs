@@ -1,16 +1,12 @@
 //! Volumes of CSI drivers: what is known of one in a pod, and the order to mount it, or what that waits for. Pure but for
 //! the object lookup. The helper `edge-plugins` mounts them.
 
-use std::collections::BTreeSet;
-
-use k8s_openapi::api::core::v1::{CSIVolumeSource, Pod, ServiceAccountTokenProjection};
+use k8s_openapi::api::core::v1::{CSIVolumeSource, ServiceAccountTokenProjection};
 use sampan_plugins_control::{CsiMount, CsiPod};
 use serde_json::{Map, Value, json};
 
-use super::claim::{self, Reference};
 use super::context::{ObjectLookup, VolumeContext};
-use super::error::VolumeError;
-use super::plan::{Plan, plan};
+use super::error::{ATTACH, MAP, SET_UP, VolumeError};
 use crate::pod::quantity;
 use crate::pod::spec::{name, uid};
 use crate::pod::token::{self, Wanted};
@@ -18,12 +14,6 @@ use crate::store::secrets;
 
 /// Kind for lookups.
 const DRIVER: &str = "CSIDriver";
-
-/// Steps as the kubelet calls them in messages.
-pub(super) const ATTACH: &str = "AttachVolume.Attach";
-pub(super) const MAP: &str = "MapVolume.SetUpDevice";
-pub const SET_UP: &str = "MountVolume.SetUp";
-pub const TEAR_DOWN: &str = "UnmountVolume.TearDown";
 
 /// A volume of a CSI driver in a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,52 +35,6 @@ pub struct CsiVolume {
     driver: Value,
     /// Bytes to which its file system is to grow.
     grows: Option<u64>,
-}
-
-/// The volumes of CSI drivers of the pod.
-///
-/// # Errors
-/// A claim that is not bound yet, or is of another pod.
-pub fn of_pod(ctx: &VolumeContext<'_>) -> Result<Vec<CsiVolume>, VolumeError> {
-    let (layout, mut all) = (ctx.layout(), Vec::new());
-    for volume in ctx.volumes() {
-        if volume.csi.is_none() && Reference::of(ctx.pod, volume).is_none() {
-            continue;
-        }
-        if let Plan::Csi(csi) = plan(ctx, &layout, volume)? {
-            all.push(*csi);
-        }
-    }
-    Ok(all)
-}
-
-/// Returns the order to mount a volume of the pod.
-///
-/// # Errors
-/// It is not attached; a Secret or a token is missing; the driver has no inline volumes.
-pub fn order(ctx: &VolumeContext<'_>, folder: &str) -> Result<CsiMount, VolumeError> {
-    match of_pod(ctx)?.iter().find(|volume| volume.folder == folder) {
-        Some(volume) => volume.order(ctx),
-        None => {
-            let problem = "the pod has no such volume any more".to_owned();
-            Err(VolumeError::Csi { verb: SET_UP, volume: folder.to_owned(), problem })
-        }
-    }
-}
-
-/// Adds the tokens that drivers of the pod's volumes ask for (`tokenRequests` of CSIDriver).
-pub fn wanted_tokens(pod: &Pod, objects: ObjectLookup<'_>, wanted: &mut BTreeSet<Wanted>) {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or("default");
-    for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        let of_claim = || {
-            let claim = objects(claim::KIND, namespace, &Reference::of(pod, volume)?.name)?;
-            claim.pointer("/volume/spec/csi/driver")?.as_str().map(str::to_owned)
-        };
-        let driver = volume.csi.as_ref().map(|csi| csi.driver.clone()).or_else(of_claim);
-        if let Some(driver) = driver {
-            wanted.extend(requests(&driver_spec(objects, &driver)));
-        }
-    }
 }
 
 impl CsiVolume {
@@ -156,7 +100,8 @@ impl CsiVolume {
         VolumeError::Csi { verb: self.verb(), volume: self.folder.clone(), problem }
     }
 
-    fn order(&self, ctx: &VolumeContext<'_>) -> Result<CsiMount, VolumeError> {
+    /// The order to mount it.
+    pub(super) fn order(&self, ctx: &VolumeContext<'_>) -> Result<CsiMount, VolumeError> {
         self.check_mode()?;
         self.check_attached()?;
         let account = ctx.pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());
@@ -250,12 +195,13 @@ impl CsiVolume {
     }
 }
 
-fn driver_spec(objects: ObjectLookup<'_>, driver: &str) -> Value {
+/// `spec` of the CSIDriver object; null without one.
+pub(super) fn driver_spec(objects: ObjectLookup<'_>, driver: &str) -> Value {
     objects(DRIVER, "", driver).and_then(|mut found| found.get_mut("spec").map(Value::take)).unwrap_or_default()
 }
 
 /// Tokens that the driver with this specification asks for.
-fn requests(driver: &Value) -> Vec<Wanted> {
+pub(super) fn requests(driver: &Value) -> Vec<Wanted> {
     let all = driver["tokenRequests"].as_array().into_iter().flatten();
     let wanted = all.map(|one| {
         Wanted::of(&ServiceAccountTokenProjection {
@@ -280,6 +226,3 @@ fn text(value: &Value) -> String {
 fn texts(list: &Value) -> Vec<String> {
     list.as_array().into_iter().flatten().map(text).collect()
 }
-
-#[cfg(test)]
-mod tests;

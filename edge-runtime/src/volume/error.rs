@@ -5,6 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::ownership::Owning;
 
+/// Steps of a volume of a CSI driver, as the kubelet calls them in messages.
+pub const ATTACH: &str = "AttachVolume.Attach";
+pub const MAP: &str = "MapVolume.SetUpDevice";
+pub const SET_UP: &str = "MountVolume.SetUp";
+pub const TEAR_DOWN: &str = "UnmountVolume.TearDown";
+
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     /// Cured by the token's arrival: wait and try again. Why it is missing is the node's to add.
@@ -68,8 +74,8 @@ impl VolumeError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Owning(_) => "VolumePermissionChangeInProgress",
-            Self::Csi { verb: super::csi::ATTACH, .. } => "FailedAttachVolume",
-            Self::Csi { verb: super::csi::MAP, .. } => "FailedMapVolume",
+            Self::Csi { verb: ATTACH, .. } => "FailedAttachVolume",
+            Self::Csi { verb: MAP, .. } => "FailedMapVolume",
             _ => Self::FAILED_MOUNT,
         }
     }

@@ -11,6 +11,7 @@ mod claim;
 mod context;
 pub mod csi;
 pub mod csi_kept;
+pub mod csi_pod;
 pub mod downward;
 mod empty_dir;
 pub mod error;

@@ -75,6 +75,11 @@ impl Cgroups {
         Self { names, hierarchies: Hierarchies::absent(), burstable: Burstable::default(), slices: None }
     }
 
+    /// A tree in a folder that stands for a cgroup file system. For tests of what uses it.
+    pub fn at(mount: &Path) -> Self {
+        Self { hierarchies: Hierarchies::at(mount), ..Self::absent() }
+    }
+
     pub fn is_v2(&self) -> bool {
         self.hierarchies.version == CgroupVersion::V2
     }

@@ -46,6 +46,11 @@ impl Splitter {
         self.looked = self.bytes.len();
         if self.looked > self.most { Err(TooLong(self.most)) } else { Ok(None) }
     }
+
+    /// Received bytes that were not taken as lines.
+    pub fn into_rest(self) -> Vec<u8> {
+        self.bytes
+    }
 }
 
 #[cfg(test)]
@@ -64,6 +69,7 @@ mod tests {
                 }
             }
             assert_eq!(lines, [&b"a"[..], b"", b"bc"], "cut at {cut}");
+            assert_eq!(splitter.into_rest(), b"rest", "cut at {cut}");
         }
     }
 

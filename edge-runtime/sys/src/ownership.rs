@@ -37,7 +37,7 @@ pub enum Progress {
 
 /// A call that has failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{action} {}: {source}", path.display())]
+#[error("{action} {}: {source}", .path.display())]
 pub struct Failed {
     pub action: &'static str,
     pub path: PathBuf,

@@ -11,9 +11,11 @@ import growth
 import idle
 import interrupts
 import kinds
+import local_api
 import memory
 import page
 import page_alone
+import plugins
 import probes
 import serve_alone
 import services
@@ -33,7 +35,7 @@ EVERY_ROUND = {"start", "cold"}
 # Both builds once.
 ONCE = {"memory": memory, "idle": idle}
 # Our build once.
-ALONE = {"probes": probes, "streams": streams, "services": services, "dns": dns, "devices": devices}
+ALONE = {"probes": probes, "streams": streams, "services": services, "dns": dns, "devices": devices, "local-api": local_api, "plugins": plugins}
 BESIDE_A_BRIDGE = {"site": site_alone, "page": page_alone, "serve": serve_alone, "enrol": enrol_alone, "slow-link": slow_link}
 KNOWN = [*IN_ROUNDS, *ONCE, *ALONE, *BESIDE_A_BRIDGE, "bare", "sizes"]
 BUILDS = {"ours": BIN} | ({"against": AGAINST} if AGAINST else {})

@@ -88,11 +88,11 @@ class Api:
         except RuntimeError:
             return False
 
-    def pod(self, name, command=SLEEP, labels=None, spec=None, **container):
+    def pod(self, name, command=SLEEP, labels=None, spec=None, annotations=None, **container):
         """Creates a pod of one container, with `spec` beside it; returns the moment of the request."""
         spec = {"nodeName": "edge-1"} | pod_spec(command, **container) | (spec or {})
         began = time.monotonic()
-        metadata = {"name": name, "labels": labels or {}}
+        metadata = {"name": name, "labels": labels or {}, "annotations": annotations or {}}
         self.call("POST", "/api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         return began
 

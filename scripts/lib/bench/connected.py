@@ -10,11 +10,6 @@ from served import READY
 HERE = f"{REPO}/scripts/lib/bench"
 
 
-def percentile(values, of):
-    """The smallest value that so many percent are not above."""
-    return sorted(values)[max(0, -(-len(values) * of // 100) - 1)]
-
-
 class Pod:
     def __init__(self, node, name, app):
         self.name, self.node = name, node

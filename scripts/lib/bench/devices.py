@@ -1,5 +1,4 @@
 """What devices cost, and how long a value takes in each direction; mosquitto is the broker, between two sockets."""
-import glob
 import itertools
 import json
 import os
@@ -8,8 +7,8 @@ import subprocess
 import threading
 import time
 
+from beside import percentile
 from common import EDGE, REPO, WORK, attempt, free_port, row, wait
-from connected import percentile
 from dmi import Connection, Mapper, report
 from meters import cpu, pss, written
 from mqtt import Client
@@ -23,17 +22,6 @@ TRACED = 5
 PAUSE = 1.2
 # No value comes twice.
 NUMBERS = itertools.count()
-
-
-def helper():
-    for entry in glob.glob("/proc/[0-9]*/cmdline"):
-        try:
-            words = open(entry).read().split("\0")
-        except OSError:
-            continue
-        if words[0].endswith("edge-devices") and any(word.startswith(ROOT) for word in words):
-            return int(entry.split("/")[2])
-    return None
 
 
 def device(name, led):
@@ -181,7 +169,7 @@ def begin(node, way):
     wait(60, "the node is Ready again", node.is_ready)
     # One with other settings ends, and another one begins.
     time.sleep(5)
-    return wait(10, "the helper runs", helper)
+    return wait(10, "the helper runs", lambda: node.program("edge-devices"))
 
 
 def over_mqtt(node, statuses, port, pid):

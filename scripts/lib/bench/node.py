@@ -13,6 +13,16 @@ from meters import children, cpu
 ROOT, STATE = f"{WORK}/n", f"{WORK}/b"
 
 
+def commands():
+    """Processes of this host, and the words of their command lines."""
+    for entry in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            with open(entry) as file:
+                yield int(entry.split("/")[2]), file.read().split("\0")
+        except OSError:
+            continue
+
+
 class Node:
     """`host` is where the bridge listens for the node; `around` goes before the node's own commands; `folder` holds the
     programs. There is one node at a time."""
@@ -127,12 +137,9 @@ class Node:
 
     def helpers(self, verb):
         """Processes of ours with this verb, of this node."""
-        found = []
-        for entry in glob.glob("/proc/[0-9]*/cmdline"):
-            try:
-                words = open(entry).read().split("\0")
-            except OSError:
-                continue
-            if len(words) > 1 and words[1] == verb and ROOT in words:
-                found.append(int(entry.split("/")[2]))
-        return found
+        return [pid for pid, words in commands() if len(words) > 1 and words[1] == verb and ROOT in words]
+
+    def program(self, name):
+        """The process of this node that runs this program; None if there is none."""
+        is_it = lambda words: words[0].endswith(name) and any(word.startswith(ROOT) for word in words)
+        return next((pid for pid, words in commands() if is_it(words)), None)

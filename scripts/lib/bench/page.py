@@ -18,6 +18,8 @@ GROUPS = {
     "services": "Services",
     "dns": "Names",
     "devices": "Devices",
+    "local-api": "API for pods",
+    "plugins": "Device plugins",
     "site": "Site without a cluster",
     "page": "Web page in a browser",
     "serve": "Bridge beside a cluster",
@@ -85,7 +87,8 @@ READING = f"""
   compared with; with fewer than three rounds, worse by 5 %.
 - CPU per pod is user and system time until two seconds after the last pod is Ready. The daemon's includes its helpers and
   the programs that it runs; the monitor's does not include the OCI runtime.
-- `bare` is the same work without the node: the OCI runtime alone, a plain TCP copy, the peer that the row names.
+- `bare` is the same work without the node: the OCI runtime alone, a plain TCP copy, the peer that the row names. Beside a flood it is
+  the same work without the flood.
 """
 
 

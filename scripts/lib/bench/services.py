@@ -7,8 +7,9 @@ import subprocess
 import time
 
 import kube_proxy
+from beside import percentile
 from common import attempt, row, wait
-from connected import Pod, percentile
+from connected import Pod
 from meters import pss
 from ruleset import Watch
 from served import PORT, SINK

@@ -228,7 +228,21 @@ fn containers_keep_their_devices_without_plugin_helper_and_daemon() {
     assert_eq!(site.device("first"), device);
     let (other, _) = site.holder("second");
     assert_ne!(other, device);
-    assert_eq!(site.plugin().calls("Allocate"), [vec![other]], "of this plugin, no other was asked for");
+    assert_eq!(site.plugin().calls("Allocate"), [vec![other.clone()]], "of this plugin, no other was asked for");
+
+    // The device has another name, as after a boot: its container gets it when it starts again.
+    site.plugin = None;
+    site.plugin = Some(Plugin::start(&folder, GPU, &format!("{other},c"), &[]));
+    site.wait_health("first", "Unknown");
+    site.wait_health("second", "Healthy");
+    assert_eq!(site.device("first"), device, "as long as it runs");
+    let ready = site.kubectl().wait_ready("first");
+    signal(site.node.container_pids()[&container_id(&ready["status"]["containerStatuses"][0])], "KILL");
+    site.kubectl().wait_pod("first", 90, "restarted", |pod| {
+        let status = &pod["status"]["containerStatuses"][0];
+        status["restartCount"].as_u64() >= Some(2) && status["ready"] == true
+    });
+    assert_eq!(site.device("first"), "c");
 }
 
 #[test]

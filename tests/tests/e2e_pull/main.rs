@@ -1,16 +1,14 @@
 //! An image from a real registry on loopback to a running pod, and a wrong name.
 
-mod registry;
 mod secrets;
 
 use std::time::Duration;
 
 use sampan_tests::kubectl::is_ready;
 use sampan_tests::manifest::{pod, shell};
-use sampan_tests::{Cluster, EdgeNode, until};
+use sampan_tests::registry::tools;
+use sampan_tests::{Cluster, EdgeNode, Registry, until};
 use serde_json::{Value, json};
-
-use registry::{Registry, tools};
 
 fn waiting(pod: &Value) -> String {
     pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str().unwrap_or_default().to_owned()

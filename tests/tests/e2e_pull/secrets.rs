@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use sampan_tests::manifest::{container_id, pod, shell, with, with_spec};
-use sampan_tests::{Cluster, EdgeNode, Kubectl, until};
+use sampan_tests::registry::{archive, tools};
+use sampan_tests::{Cluster, EdgeNode, Kubectl, Registry, until};
 use serde_json::{Value, json};
 
-use crate::registry::{Registry, archive, tools};
 use crate::waiting;
 
 fn secret(kubectl: &Kubectl, name: &str, server: &str, password: &str) {

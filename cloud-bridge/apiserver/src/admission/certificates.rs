@@ -80,7 +80,7 @@ fn may(request: &Request<'_>, verb: &str, signer: &str) -> bool {
 
 /// Fills in the transition times of conditions that do not have one.
 fn stamped(new: &mut Value, old: &Value) -> ApiResult<()> {
-    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let now = meta::rfc3339(Timestamp::now());
     let before = items(&old["status"], "conditions").to_vec();
     let conditions =
         new.get_mut("status").and_then(|status| status.get_mut("conditions")).and_then(Value::as_array_mut);

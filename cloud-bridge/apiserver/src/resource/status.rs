@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Resource;
 use apimachinery::field::FieldError;
+use apimachinery::status::failure;
 
 /// A failed request; converted to a `v1.Status` body.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -265,17 +266,7 @@ impl ApiError {
 
     /// The `v1.Status` object.
     pub fn status(&self) -> Value {
-        let mut status = json!({
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": self.message,
-            "code": self.code,
-        });
-        if !self.reason.is_empty() {
-            status.set("reason", self.reason.into());
-        }
+        let mut status = failure(self.code, self.reason, &self.message);
         if let Some(token) = &self.list_continue {
             status.set_at(&["metadata", "continue"], token.as_str().into());
         }

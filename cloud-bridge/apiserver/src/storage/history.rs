@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, params};
 
+use super::extent::{Most, Walked};
 use super::leases::LEASES;
 use super::rows::{place, unsigned};
-use super::snapshot::{BEFORE, Most, Walked};
+use super::snapshot::BEFORE;
 use super::write::set_fact;
 use super::{Change, ChangeKind, Store, StoreError, Stored, bodies};
 use apimachinery::key::ObjectKey;

@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use rusqlite::{Connection, Rows, params};
+use rusqlite::{Connection, OptionalExtension, Rows, params};
 
+use super::extent::{Most, Walked};
 use super::leases::LEASES;
 use super::rows::unsigned;
 use super::{Store, StoreError, Stored, bodies};
@@ -22,15 +23,9 @@ pub(super) const IN_NAMESPACE: [&str; 2] = [
 ];
 /// What a change replaced.
 pub(super) const BEFORE: &str = "SELECT before FROM changes WHERE rev = ?1";
-
-/// Maximum extent of one page.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Most {
-    /// Maximum number of selected objects.
-    pub items: usize,
-    /// Maximum bytes of all objects that are read; the object that exceeds it is the last.
-    pub bytes: usize,
-}
+/// The first change of an object after a revision.
+const LATER: &str =
+    "SELECT rev FROM changes WHERE storage = ?1 AND ns = ?2 AND name = ?3 AND rev > ?4 ORDER BY rev LIMIT 1";
 
 /// A page, and the key after which the next begins, if there may be one.
 #[derive(Debug)]
@@ -39,35 +34,8 @@ pub(crate) struct Page {
     pub next: Option<ObjectKey>,
 }
 
-/// Extent of a page so far.
-#[derive(Debug, Default)]
-pub(super) struct Walked {
-    bytes: usize,
-}
-
-/// What looking at any object counts for beside its bytes.
-const LOOK: usize = 256;
-/// What walking over a change counts for that says nothing of the past.
-const ROW: usize = 32;
-
-impl Walked {
-    pub(super) fn over(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(bytes).saturating_add(LOOK);
-    }
-
-    fn over_change(&mut self) {
-        self.bytes = self.bytes.saturating_add(ROW);
-    }
-
-    /// Whether a page with this many selected objects is full.
-    pub(super) fn enough(&self, most: &Most, selected: usize) -> bool {
-        selected >= most.items || self.is_long(most)
-    }
-
-    fn is_long(&self, most: &Most) -> bool {
-        self.bytes >= most.bytes
-    }
-}
+/// Changes of one name after which the first later one is looked up, which takes as long as to walk over some of them.
+const OFTEN: u32 = 32;
 
 impl Store {
     /// The object as it was at `rev`. Call `knows` first.
@@ -106,25 +74,26 @@ impl Store {
             let place = params![storage, namespace.unwrap_or(after_ns), after_name];
             let [objects, changes] = if namespace.is_some() { IN_NAMESPACE } else { EVERYWHERE };
             let (mut objects, mut changes) = (self.conn.prepare_cached(objects)?, self.conn.prepare_cached(changes)?);
-            let (mut objects, mut changes) = (objects.query(place)?, changes.query(place)?);
+            let mut objects = objects.query(place)?;
+            let mut changes = Changes::new(&self.conn, changes.query(place)?, storage, rev);
             let mut object = next_object(&self.conn, &mut objects)?;
-            // Most lists are of now, since when nothing was changed.
-            let mut change = if rev < self.written { next_change(&self.conn, &mut changes, rev, None)? } else { None };
             let (mut items, mut walked, mut last) = (Vec::new(), Walked::default(), None);
+            // Most lists are of now, since when nothing was changed.
+            let mut change = if rev < self.written { changes.next(&mut walked, &most)? } else { Next::End };
             loop {
                 let (order, key) = match (&object, &change) {
-                    (None, None) => return Ok(Page { items, next: None }),
-                    (Some(object), None) => (Ordering::Less, &object.key),
-                    (None, Some((key, _))) => (Ordering::Greater, key),
-                    (Some(object), Some((key, _))) => (object.key.cmp(key), key.min(&object.key)),
+                    (_, Next::Long) => return Ok(Page { items, next: last }),
+                    (None, Next::End) => return Ok(Page { items, next: None }),
+                    (Some(object), Next::End) => (Ordering::Less, &object.key),
+                    (None, Next::Change(key, _)) => (Ordering::Greater, key),
+                    (Some(object), Next::Change(key, _)) => (object.key.cmp(key), key.min(&object.key)),
                 };
-                if order.is_ge() && matches!(change, Some((_, Then::AsNow))) {
-                    let name = change.take().map(|(key, _)| key);
-                    change = next_change(&self.conn, &mut changes, rev, None)?;
+                if order.is_ge() && matches!(change, Next::Change(_, Then::Unknown)) {
+                    let before = std::mem::replace(&mut change, changes.next(&mut walked, &most)?);
                     walked.over_change();
                     // Nothing had this name then, and nothing has it now, so the page may end behind it.
-                    if order.is_gt() && change.as_ref().map(|(key, _)| key) != name.as_ref() {
-                        last = name;
+                    if order.is_gt() && change.key() != before.key() {
+                        last = before.key().cloned();
                         if walked.is_long(&most) {
                             return Ok(Page { items, next: last });
                         }
@@ -136,22 +105,20 @@ impl Store {
                     return Ok(Page { items, next: last });
                 }
                 last = Some(key.clone());
-                // The state at `rev` is what the first later change replaced; an addition replaced nothing.
-                let mut then = if order.is_lt() { object.take() } else { None };
-                // Read, but not as it was then.
-                let read = if order.is_eq() { object.as_ref().map_or(0, |object| object.body.len()) } else { 0 };
+                let mut then = None;
                 if order.is_le() {
-                    object = next_object(&self.conn, &mut objects)?;
+                    then = std::mem::replace(&mut object, next_object(&self.conn, &mut objects)?);
                 }
-                if order.is_ge()
-                    && let Some((key, was)) = change.take()
-                {
-                    if let Then::Was(before) = was {
+                if order.is_ge() {
+                    let next = changes.after_name(&mut walked, &most)?;
+                    // The state at `rev` is what the first later change replaced; an addition replaced nothing.
+                    if let Next::Change(_, Then::Was(before)) = std::mem::replace(&mut change, next) {
+                        // What is there now was read, too.
+                        walked.read(then.as_ref().map_or(0, |now: &Stored| now.body.len()));
                         then = before;
                     }
-                    change = next_change(&self.conn, &mut changes, rev, Some(&key))?;
                 }
-                walked.over(then.as_ref().map_or(0, |then| then.body.len()).saturating_add(read));
+                walked.over(then.as_ref().map_or(0, |then| then.body.len()));
                 items.extend(then.filter(|then| select(then)).map(|then| then.unparsed()));
             }
         };
@@ -165,35 +132,93 @@ fn next_object(conn: &Connection, rows: &mut Rows<'_>) -> rusqlite::Result<Optio
     Ok(Some(Stored::new(key, unsigned(row, 2)?, bodies::read(conn, row, 3)?.unwrap_or_default())))
 }
 
-/// State of an object at a revision, according to a change.
+/// State of an object at a revision, according to its changes so far.
 enum Then {
-    /// Nothing: it is older.
+    /// They are older.
+    Unknown,
+    /// All are older.
     AsNow,
-    /// It replaced this.
+    /// The first later one replaced this.
     Was(Option<Stored>),
 }
 
-/// The next change of another key than `done`. Changes without information are returned too: a page goes no further
-/// than its objects, and the next relevant change may be thousands of changes later.
-fn next_change(
-    conn: &Connection,
-    rows: &mut Rows<'_>,
-    rev: u64,
-    done: Option<&ObjectKey>,
-) -> rusqlite::Result<Option<(ObjectKey, Then)>> {
-    while let Some(row) = rows.next()? {
-        let key = ObjectKey { namespace: row.get(0)?, name: row.get(1)? };
-        if done == Some(&key) {
-            continue;
-        }
-        let made = unsigned(row, 2)?;
-        if made <= rev {
-            return Ok(Some((key, Then::AsNow)));
-        }
-        let mut statement = conn.prepare_cached(BEFORE)?;
-        let before = statement.query_row([made.cast_signed()], |row| bodies::read(conn, row, 0))?;
-        let before = before.map(|body| Stored::replaced(key.clone(), body));
-        return Ok(Some((key, Then::Was(before))));
+/// What comes next of the changes.
+enum Next {
+    End,
+    /// The page is long, and the changes of a name that is done have not ended.
+    Long,
+    Change(ObjectKey, Then),
+}
+
+impl Next {
+    const fn key(&self) -> Option<&ObjectKey> {
+        if let Self::Change(key, _) = self { Some(key) } else { None }
     }
-    Ok(None)
+}
+
+/// The changes of a storage, in key order.
+struct Changes<'a> {
+    conn: &'a Connection,
+    rows: Rows<'a>,
+    storage: &'a str,
+    rev: u64,
+    /// Name of the last row, and the number of its rows so far.
+    name: ObjectKey,
+    seen: u32,
+    /// Nothing more is to be known of this name.
+    is_done: bool,
+}
+
+impl<'a> Changes<'a> {
+    fn new(conn: &'a Connection, rows: Rows<'a>, storage: &'a str, rev: u64) -> Self {
+        Self { conn, rows, storage, rev, name: ObjectKey::cluster(""), seen: 0, is_done: false }
+    }
+
+    /// The next change of another name.
+    fn after_name(&mut self, walked: &mut Walked, most: &Most) -> rusqlite::Result<Next> {
+        self.is_done = true;
+        self.next(walked, most)
+    }
+
+    /// The next change. Changes without information are returned too: a page goes no further than its objects, and the next
+    /// relevant change may be thousands of changes later. Of a name that has changed often, the later ones are looked up.
+    fn next(&mut self, walked: &mut Walked, most: &Most) -> rusqlite::Result<Next> {
+        while let Some(row) = self.rows.next()? {
+            let (namespace, name) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+            if self.name.namespace != namespace || self.name.name != name {
+                self.name = ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() };
+                (self.seen, self.is_done) = (0, false);
+            }
+            if self.is_done {
+                walked.over_change();
+                if walked.is_long(most) {
+                    return Ok(Next::Long);
+                }
+                continue;
+            }
+            self.seen += 1;
+            let made = unsigned(row, 2)?;
+            let later = match made > self.rev {
+                true => Some(made),
+                false if self.seen < OFTEN => return Ok(Next::Change(self.name.clone(), Then::Unknown)),
+                false => self.later()?,
+            };
+            let then = later.map_or(Ok(Then::AsNow), |made| self.before(made).map(Then::Was))?;
+            return Ok(Next::Change(self.name.clone(), then));
+        }
+        Ok(Next::End)
+    }
+
+    /// The first later change of the name.
+    fn later(&self) -> rusqlite::Result<Option<u64>> {
+        let place = params![self.storage, self.name.namespace, self.name.name, self.rev.cast_signed()];
+        let mut statement = self.conn.prepare_cached(LATER)?;
+        statement.query_row(place, |row| unsigned(row, 0)).optional()
+    }
+
+    fn before(&self, made: u64) -> rusqlite::Result<Option<Stored>> {
+        let mut statement = self.conn.prepare_cached(BEFORE)?;
+        let before = statement.query_row([made.cast_signed()], |row| bodies::read(self.conn, row, 0))?;
+        Ok(before.map(|body| Stored::replaced(self.name.clone(), body)))
+    }
 }

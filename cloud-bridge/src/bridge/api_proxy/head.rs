@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use apimachinery::status::failure;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
@@ -77,6 +78,11 @@ impl Refusal {
         Self::new(413, "RequestEntityTooLarge", format!("Request entity too large: limit is {limit}"))
     }
 
+    /// The body of the request does not come.
+    pub(super) fn slow_body() -> Self {
+        Self::new(408, "Timeout", "the body of the request took too long")
+    }
+
     pub(in crate::bridge) fn busy(why: &str) -> Self {
         Self { retry_after: Some(1), ..Self::new(429, "TooManyRequests", why) }
     }
@@ -95,19 +101,11 @@ impl Refusal {
 
     /// The whole answer, as records of the stream. `head`: without a body.
     pub(in crate::bridge) fn records(&self, head: bool) -> Vec<u8> {
-        let status = json!({
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": self.message,
-            "reason": self.reason,
-            "code": self.code,
-        });
         let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
         headers.extend(self.retry_after.map(|seconds| ("retry-after".to_owned(), seconds.to_string())));
         let mut records = opened(&ApiAnswer { status: self.code, headers });
         if !head {
+            let status = failure(self.code, self.reason, &self.message);
             records.extend(channel::records(STDOUT, status.to_string().as_bytes()));
         }
         records.extend(channel::records(STATUS, b""));

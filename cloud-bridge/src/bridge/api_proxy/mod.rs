@@ -20,7 +20,7 @@ use futures::channel::mpsc::UnboundedSender;
 use http::Response;
 use http_body::Frame;
 use http_body_util::BodyExt;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::chunks::Chunks;
 use super::counters;
@@ -40,6 +40,10 @@ const PART: usize = ROOM / 2 - channel::HEADER;
 
 /// Maximum time without a byte of a request's body.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// Maximum time for a whole body, as an API server gives a request (`--request-timeout`), and the bytes for which it has one
+/// more second: a full body needs longer on a slow link.
+const WHOLE: (Duration, usize) = (Duration::from_secs(60), 16 << 10);
 
 /// Maximum bytes that one frame of an answer counts with. An API server's are smaller; of the embedded API they are part of
 /// an answer that it counts itself.
@@ -84,7 +88,7 @@ async fn ask(
     request: &ApiRequest,
     stream: &mut PodStream,
 ) -> Result<Response<AnswerBody>, Refusal> {
-    let body = if request.has_body { stream.body().await? } else { Bytes::new() };
+    let body = if request.has_body { stream.body(body_patience).await? } else { Bytes::new() };
     stream.expects_no_more();
     let answer = upstream(head::request(request, body)?);
     let answer = match head::patience(request) {
@@ -94,18 +98,26 @@ async fn ask(
     answer.map_err(|why| Refusal::unavailable(format!("the bridge cannot reach the API: {why}")))
 }
 
+/// Maximum time until the next bytes of a body of which so many have come in this time. A byte now and then would hold
+/// memory and a place of the node otherwise.
+fn body_patience(bytes: usize, passed: Duration) -> Duration {
+    let more = u64::try_from(bytes / WHOLE.1).unwrap_or(u64::MAX);
+    SILENCE.min(WHOLE.0.saturating_add(Duration::from_secs(more)).saturating_sub(passed))
+}
+
 impl PodStream {
     pub(super) fn new(stream: OpenStream, commands: UnboundedSender<Command>, share: RequestShare) -> Self {
         Self { stream, commands, share }
     }
 
-    /// Reads the body of the request.
-    async fn body(&mut self) -> Result<Bytes, Refusal> {
+    /// Reads the body of the request. `patience`: maximum time until its next bytes, by those so far and the time so far.
+    async fn body(&mut self, patience: impl Fn(usize, Duration) -> Duration) -> Result<Bytes, Refusal> {
         let busy = || Refusal::busy("bodies of requests of pods take the memory, try again later");
         if !self.share.hold(CREDIT) {
             return Err(busy());
         }
         let (mut records, mut body) = (Records::default(), BytesMut::new());
+        let start = Instant::now();
         loop {
             while let Some(record) = records.next_record().map_err(|error| Refusal::bad(error.to_string()))? {
                 match record.channel {
@@ -117,8 +129,10 @@ impl PodStream {
                     _ => return Err(Refusal::bad("the node sends a record that no request has")),
                 }
             }
-            let next = timeout(SILENCE, self.stream.chunks.recv()).await;
-            let bytes = next.map_err(|_| Refusal::bad("the body of the request took too long"))?;
+            let left = patience(body.len(), start.elapsed());
+            // A timeout of zero takes what is there, and records may be empty.
+            let next = if left.is_zero() { None } else { timeout(left, self.stream.chunks.recv()).await.ok() };
+            let bytes = next.ok_or_else(Refusal::slow_body)?;
             let broken = || Refusal::bad("the body of the request broke off");
             let bytes = bytes.ok_or_else(broken)?.map_err(|_| broken())?;
             let consumed = Command::Consumed { stream: self.stream.id, bytes: bytes.len() };

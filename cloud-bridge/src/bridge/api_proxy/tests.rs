@@ -106,6 +106,47 @@ async fn bodies_that_are_no_bodies_are_refused() {
     assert_eq!(answer(&channel::records(STDIN, b"half"), true).await, 400);
 }
 
+#[test]
+fn body_that_trickles_comes_to_an_end() {
+    let ends = |each: usize, pause: Duration| {
+        let (mut bytes, mut passed) = (0, Duration::ZERO);
+        while bytes < MAX_API_BODY && body_patience(bytes, passed) > pause {
+            (bytes, passed) = (bytes + each, passed + pause);
+        }
+        (bytes, passed)
+    };
+    let second = Duration::from_secs(1);
+    let (bytes, passed) = ends(1, 29 * second);
+    assert!(bytes == 2 && passed <= WHOLE.0, "one byte each 29 s: {passed:?}");
+    let (bytes, passed) = ends(2_000, second);
+    assert!(bytes < MAX_API_BODY && passed < 80 * second, "less than it may: {passed:?}");
+    let (bytes, passed) = ends(16 << 10, second);
+    assert!(bytes == MAX_API_BODY && passed > WHOLE.0, "a whole body on a slow link: {passed:?}");
+    assert_eq!(body_patience(0, Duration::ZERO), SILENCE);
+    assert_eq!(body_patience(MAX_API_BODY, Duration::from_secs(3_600)), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn body_that_takes_too_long_is_408() {
+    for part in [&b"x"[..], b""] {
+        let (bytes, chunks) = Chunks::new();
+        let (commands, _held) = unbounded();
+        let stream = OpenStream { id: 1, chunks, room: Arc::new(Semaphore::new(ROOM)) };
+        let share = RequestMemory::default().take("n", "node").unwrap();
+        let mut stream = PodStream::new(stream, commands, share);
+        let trickle = tokio::spawn(async move {
+            while bytes.send(channel::records(STDIN, part)) {
+                sleep(Duration::from_millis(2)).await;
+            }
+        });
+        let within = |_: usize, passed: Duration| Duration::from_millis(50).saturating_sub(passed);
+        let body = timeout(Duration::from_secs(5), stream.body(within)).await.expect("it comes to an end");
+        assert_eq!(body.unwrap_err().code, 408);
+        drop(stream);
+        trickle.await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn unreached_api_is_503_with_a_status() {
     let broken: Arc<Upstream> = Arc::new(|_| std::future::ready(Err("no route".to_owned())).boxed());

@@ -54,6 +54,11 @@ fn without_credentials(mut config: Config) -> Config {
 }
 
 /// A client without kube's own layers: none of them adds credentials or repeats a request, which may be a write.
+///
+/// HTTP/1.1, so that each request has a connection. HTTP/2 would save sockets and cost the separation of nodes: answers
+/// that a slow node does not read fill the window of the connection (RFC 9113, 5.2), behind which all others wait. The
+/// pool of hyper-util keeps one such connection, at which a request beyond the server's limit of streams
+/// (`--http2-max-streams-per-connection`) waits until a watch ends.
 fn client(config: &Config) -> Result<Client, String> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);

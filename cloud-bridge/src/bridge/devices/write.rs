@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use apimachinery::meta::rfc3339;
 use edge_protocol::message::DeviceReport;
 use jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -77,7 +78,7 @@ impl Writer {
         let list = format!("/apis/{DEVICES_API}/namespaces/{namespace}/devicestatuses");
         let path = format!("{list}/{name}");
         let status_path = if served.subresource { format!("{path}/status") } else { path.clone() };
-        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let now = rfc3339(Timestamp::now());
         let speaker = Speaker { node: &self.node, session: self.session, now: &now };
         let mut existing = self.read(&path).await?;
         // The status, which the creation of an object ignores, follows at once.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use apimachinery::meta::rfc3339;
 use jiff::Timestamp;
 use sampan_json::SetField;
 use serde_json::{Map, Value, json};
@@ -54,7 +55,7 @@ impl Wanted {
         let mut status: Map<String, Value> = node["status"].as_object().cloned().unwrap_or_default();
         // The node's clock may be wrong by years; the controller that reads this compares with its own.
         for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
-            condition.set("lastHeartbeatTime", now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
+            condition.set("lastHeartbeatTime", rfc3339(now).into());
         }
         // The node listens nowhere, and a port that it names could be another node's at a bridge.
         status.remove("daemonEndpoints");

@@ -1,5 +1,6 @@
 //! Status and deletion of a pod.
 
+use apimachinery::meta::rfc3339;
 use jiff::Timestamp;
 use sampan_json::SetField;
 use serde_json::{Value, json};
@@ -60,7 +61,7 @@ pub(super) async fn ready(requests: &Requests, namespace: &str, name: &str, patc
 
 /// The patch that sets the Ready condition and nothing else, in this version of the pod if it is known.
 pub(super) fn ready_patch(uid: &str, version: Option<u64>, now: Timestamp) -> Value {
-    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let time = rfc3339(now);
     let condition =
         json!({"type": "Ready", "status": "True", "lastTransitionTime": time, "reason": null, "message": null});
     let mut patch = json!({"metadata": {"uid": uid}, "status": {"conditions": [condition]}});

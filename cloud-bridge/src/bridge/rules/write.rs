@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use apimachinery::meta::rfc3339;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -43,7 +44,7 @@ pub(super) async fn write(client: Client, known: Arc<Mutex<Known<Index>>>, tally
 
 /// Present time as text.
 pub(super) fn now() -> String {
-    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    rfc3339(Timestamp::now())
 }
 
 /// Writes one status. After an error it can be retried.

@@ -90,8 +90,12 @@ async fn bridge_that_is_gone_or_has_another_authority_is_named() {
         let why = error.to_string();
         matches!(error, BackendError::Unavailable(_)) && why.contains("edge-1") && why.contains(words)
     };
+    // Other tests count, too.
+    let counted = || (counters::KUBELET_FORWARDED.get(), counters::KUBELET_UNANSWERED.get());
+    let before = counted();
     let refused = ask(&place).await;
     assert!(is_said(&refused, "cannot be reached") && is_said(&refused, &place), "{refused}");
+    assert!(counted().0 > before.0 && counted().1 > before.1);
     server.await.unwrap();
     let gone = ask(&place).await;
     assert!(is_said(&gone, "cannot be reached"), "{gone}");

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use apimachinery::meta::rfc3339;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -13,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::pki::claim::Hardware;
 use crate::pki::encoding::to_pem;
-use crate::pki::token::shown;
 
 /// Signer of these requests.
 pub(super) const SIGNER: &str = "sampan.dev/node";
@@ -130,7 +130,7 @@ pub(super) fn approval(object: &CertificateSigningRequest, claim: &str, now: Tim
         "status": "True",
         "reason": "ClaimToken",
         "message": format!("claim token {claim} approves new names automatically"),
-        "lastUpdateTime": shown(now),
+        "lastUpdateTime": rfc3339(now),
     });
     if let Some(conditions) = conditions.as_array_mut() {
         conditions.push(approved);
@@ -140,7 +140,7 @@ pub(super) fn approval(object: &CertificateSigningRequest, claim: &str, now: Tim
 
 /// Patch with which a bridge begins to issue the certificate: of several bridges, one succeeds.
 pub(super) fn issuing(object: &CertificateSigningRequest, now: Timestamp) -> Value {
-    let annotations = json!({ISSUING: shown(now)});
+    let annotations = json!({ISSUING: rfc3339(now)});
     json!({"metadata": {
         "uid": object.uid(),
         "resourceVersion": object.resource_version(),

@@ -46,7 +46,7 @@ pub(crate) fn find(root: &Path) -> Option<PathBuf> {
 
 pub(crate) fn read(place: &Path) -> Result<JoinFile, FileError> {
     let mut bytes = Vec::new();
-    File::open(place)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    sampan_file::open(place)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {
         return Err(FileError::Long);
     }
@@ -104,7 +104,7 @@ pub(crate) fn explain(place: &Path, why: &str) {
 /// Renames it to `.failed`, with the reason in comments at its head: under its own name it says the same as before.
 pub(crate) fn set_aside(place: &Path, why: &str) -> io::Result<()> {
     let mut text = String::new();
-    File::open(place)?.take(LONGEST).read_to_string(&mut text)?;
+    sampan_file::open(place)?.take(LONGEST).read_to_string(&mut text)?;
     write_failed(place, why, &text)?;
     remove(place)
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use edge_protocol::node_labels;
-use edge_runtime::config::{ConfigError, ConfigFile};
+use edge_runtime::config::{ConfigError, ConfigFile, read_text};
 use sampan_launcher::config_lock;
 use sampan_sys::files;
 
@@ -45,7 +45,7 @@ pub(crate) fn write(file: &Path, labels: &BTreeMap<String, String>) -> Result<bo
         let wanted = labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ");
         return Err(LabelError::Others { file: file.into(), wanted });
     }
-    let (mut text, mode) = match fs::read_to_string(file) {
+    let (mut text, mode) = match read_text(file) {
         Ok(text) => (text, fs::metadata(file).map_err(at)?.permissions().mode() & 0o777),
         Err(error) if error.kind() == ErrorKind::NotFound => (String::new(), 0o644),
         Err(error) => return Err(at(error)),

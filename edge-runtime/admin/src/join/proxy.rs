@@ -1,9 +1,9 @@
 //! The HTTP proxy that a join gives its node: into `config.yaml`, whose other lines stay as they are.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use edge_runtime::config::read_text;
 use edge_runtime::net::proxy::Server;
 use sampan_launcher::config_lock;
 use sampan_sys::files::unless_missing;
@@ -31,7 +31,7 @@ pub(crate) fn write(file: &Path, named: &Named) -> Result<bool, ProxyError> {
     let wrong = |why: String| ProxyError { file: file.into(), why };
     let failed = |error: io::Error| wrong(error.to_string());
     let _lock = config_lock::take(file).map_err(failed)?;
-    let before = unless_missing(fs::read_to_string(file)).map_err(failed)?.unwrap_or_default();
+    let before = unless_missing(read_text(file)).map_err(failed)?.unwrap_or_default();
     let mut text = before.clone();
     let user_file = named.user_file.as_ref().map(|file| ("user-file", file.display().to_string()));
     for (key, value) in [("url", String::from(named.url.clone()))].into_iter().chain(user_file) {
@@ -46,6 +46,8 @@ pub(crate) fn write(file: &Path, named: &Named) -> Result<bool, ProxyError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use edge_runtime::config::ConfigFile;
 
     use super::*;

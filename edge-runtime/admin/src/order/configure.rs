@@ -2,9 +2,8 @@
 //! node does not start with the new one.
 
 use std::collections::BTreeMap;
-use std::fs;
 
-use edge_runtime::config::{Config, ConfigFile, Overrides};
+use edge_runtime::config::{Config, ConfigFile, Overrides, read_text};
 use sampan_launcher::config_lock;
 use sampan_launcher::versions::Subject;
 use sampan_sys::files::unless_missing;
@@ -41,7 +40,7 @@ pub(super) fn work(job: &mut Job<'_>, wanted: &BTreeMap<String, String>) -> Resu
 fn candidate(job: &Job<'_>, wanted: &BTreeMap<String, String>) -> Result<Option<String>, String> {
     let file = job.paths.config_file();
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
-    let text = unless_missing(fs::read_to_string(&file)).map_err(|error| named(&error))?.unwrap_or_default();
+    let text = unless_missing(read_text(&file)).map_err(|error| named(&error))?.unwrap_or_default();
     let Some(text) = fields::changed(&text, wanted)? else { return Ok(None) };
     // The checked text and the written text are identical, byte for byte.
     let text = format!(

@@ -1,7 +1,7 @@
 //! A file that holds a version of the programs: a tar archive of `manifest.json` and the programs, at its top, not compressed (as
 //! programs, which boards pull as images, are compressed there). It comes from anywhere: only these names are taken from it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -23,9 +23,9 @@ const LARGEST: u64 = 64 << 20;
 /// Unpacks it. The digest is that of the whole file.
 ///
 /// # Errors
-/// The file cannot be read or is malformed, or the disk is full.
+/// The file cannot be read, is malformed or no regular file, or the disk is full.
 pub(crate) fn unpack(file: &Path, versions: &Versions) -> Result<Arrived, UpgradeError> {
-    let opened = File::open(file).map_err(UpgradeError::io(file))?;
+    let opened = sampan_file::open(file).map_err(UpgradeError::io(file))?;
     let mut arrived = Arrived::room(versions, "")?;
     let mut source = Hashed { from: opened, hash: Context::new(&SHA256) };
     take(&mut source, &arrived.folder).map_err(|source| UpgradeError::Io { path: file.into(), source })?;

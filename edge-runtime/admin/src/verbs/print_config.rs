@@ -4,7 +4,7 @@ use std::path::Path;
 
 use edge_runtime::cli::verb::{Flag, Given, Operands, Verb};
 use edge_runtime::cli::{CliError, Configured, config_file, configure, print};
-use edge_runtime::config::ConfigFile;
+use edge_runtime::config::{ConfigFile, read_text};
 use edge_runtime::devices::check::check;
 use edge_runtime::helper::programs::DEVICES;
 use serde_json::Value;
@@ -23,7 +23,7 @@ fn run(given: Given) -> Result<(), CliError> {
 /// A wrong key or value, also one that a node runs without.
 pub(super) fn in_force(given: &Given, file: &Path) -> Result<String, CliError> {
     let typed = ConfigFile::read(file)?;
-    printed(given, typed, &std::fs::read_to_string(file).unwrap_or_default(), file)
+    printed(given, typed, &read_text(file).unwrap_or_default(), file)
 }
 
 /// Same as [`in_force`] for a `file` with this text.

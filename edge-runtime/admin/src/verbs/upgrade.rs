@@ -1,6 +1,5 @@
 //! `edge-runtime upgrade`: another version of these programs, from a file or an image.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -19,6 +18,8 @@ use crate::takes;
 use crate::upgrade::begin::{What, begin, give_up, versions, wait};
 use crate::upgrade::{Installed, bundle, image, signature};
 
+/// Bytes of a signature and what is around it.
+const MAX_SIGNATURE: u64 = 4 << 10;
 /// Timeout for pulling an image, over any line.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
@@ -107,7 +108,8 @@ fn arrive(
 }
 
 fn read(file: &Path) -> Result<String, CliError> {
-    fs::read_to_string(file).map_err(|error| CliError::Failed(format!("{}: {error}", file.display())))
+    sampan_file::read_text(file, MAX_SIGNATURE)
+        .map_err(|error| CliError::Failed(format!("{}: {error}", file.display())))
 }
 
 /// The version to go back to; none: the package's.

@@ -29,7 +29,8 @@ pub(super) async fn serve(seat: Seat, stream: TcpStream, tls: TlsAcceptor) {
         Ok(Err(error)) => return log::debug!("a pod ends its connection: {error}"),
         Err(_) => return log::debug!("a pod does not complete its handshake"),
     };
-    let (seat, pace) = (Rc::new(seat), Rc::new(Pace::new()));
+    let pace = Rc::new(Pace::new(Rc::clone(&seat.is_idle)));
+    let seat = Rc::new(seat);
     let stream = TokioIo::new(Paced::new(stream, Rc::clone(&pace)));
     let timed = Rc::clone(&pace);
     let service = service_fn(move |request: Request<Incoming>| {

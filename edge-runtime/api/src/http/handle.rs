@@ -42,6 +42,9 @@ async fn serve(seat: &Seat, request: Request<Incoming>) -> Result<Response<Conte
     if !seat.is_pod(&who.uid) {
         return Err(Refusal::too_many_connections());
     }
+    if !shared.turn(&who).await {
+        return Err(Refusal::too_many("pods of this node ask the API too often"));
+    }
     let request = filter::request(&head, !body.is_end_stream())?;
     let asked = Asked::of(&request);
     if asked.wants_initial_events && shared.cache.borrow().is_on() {

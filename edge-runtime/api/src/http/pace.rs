@@ -24,6 +24,8 @@ pub(super) struct Pace {
     phase: Cell<Phase>,
     /// Since when the pod has read nothing of what waits.
     stuck: Cell<Option<Instant>>,
+    /// Shows others that the connection waits for another request, and has sent the answer before.
+    is_idle: Rc<Cell<bool>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +41,17 @@ pub(super) struct Busy(Rc<Pace>);
 
 impl Pace {
     /// A connection must begin with a request at once.
-    pub(super) fn new() -> Self {
-        Self { phase: Cell::new(Phase::Head(Instant::now())), stuck: Cell::new(None) }
+    pub(super) fn new(is_idle: Rc<Cell<bool>>) -> Self {
+        Self { phase: Cell::new(Phase::Head(Instant::now())), stuck: Cell::new(None), is_idle }
+    }
+
+    fn begin(&self, phase: Phase) {
+        self.phase.set(phase);
+        self.show();
+    }
+
+    fn show(&self) {
+        self.is_idle.set(matches!(self.phase.get(), Phase::Idle(_)) && self.stuck.get().is_none());
     }
 
     fn due(&self) -> Option<Instant> {
@@ -54,7 +65,7 @@ impl Pace {
 
     fn read(&self) {
         if let Phase::Idle(_) = self.phase.get() {
-            self.phase.set(Phase::Head(Instant::now()));
+            self.begin(Phase::Head(Instant::now()));
         }
     }
 
@@ -64,19 +75,20 @@ impl Pace {
         } else if self.stuck.get().is_none() {
             self.stuck.set(Some(Instant::now()));
         }
+        self.show();
     }
 }
 
 impl Busy {
     pub(super) fn new(pace: &Rc<Pace>) -> Self {
-        pace.phase.set(Phase::Busy);
+        pace.begin(Phase::Busy);
         Self(Rc::clone(pace))
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.phase.set(Phase::Idle(Instant::now()));
+        self.0.begin(Phase::Idle(Instant::now()));
     }
 }
 
@@ -146,8 +158,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn connection_with_an_answer_under_way_is_not_idle() {
+        let is_idle = Rc::new(Cell::new(false));
+        let pace = Rc::new(Pace::new(Rc::clone(&is_idle)));
+        let busy = Busy::new(&pace);
+        pace.wrote::<()>(&Poll::Pending);
+        drop(busy);
+        assert!(!is_idle.get(), "its end has not been sent");
+        pace.wrote(&Poll::Ready(()));
+        assert!(is_idle.get());
+    }
+
+    #[test]
     fn each_phase_has_its_time() {
-        let pace = Rc::new(Pace::new());
+        let is_idle = Rc::new(Cell::new(false));
+        let pace = Rc::new(Pace::new(Rc::clone(&is_idle)));
         let left = || pace.due().map(|due| due.duration_since(Instant::now()));
         assert!(left().is_some_and(|left| left <= HEAD));
         let busy = Busy::new(&pace);
@@ -158,9 +183,10 @@ mod tests {
         assert!(left().is_some_and(|left| left <= STUCK && left > HEAD));
         pace.wrote(&Poll::Ready(()));
         assert_eq!(left(), None);
+        assert!(!is_idle.get());
         drop(busy);
-        assert!(left().is_some_and(|left| left <= IDLE && left > STUCK));
+        assert!(left().is_some_and(|left| left <= IDLE && left > STUCK) && is_idle.get());
         pace.read();
-        assert!(left().is_some_and(|left| left <= HEAD));
+        assert!(left().is_some_and(|left| left <= HEAD) && !is_idle.get());
     }
 }

@@ -1,5 +1,6 @@
 //! The place of one connection, for as long as it is there.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -10,14 +11,19 @@ use crate::shared::Shared;
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) shared: Rc<Shared>,
+    /// It waits for another request, and may have to give way.
+    pub(super) is_idle: Rc<Cell<bool>>,
     number: u64,
 }
 
 impl Seat {
     /// `None`: there are too many connections.
     pub(super) fn take(shared: &Rc<Shared>, from: IpAddr) -> Option<Self> {
-        let number = shared.guests.borrow_mut().admit(from, shared.now())?;
-        Some(Self { shared: Rc::clone(shared), number })
+        let mut guests = shared.guests.borrow_mut();
+        let number = guests.admit(from, shared.now())?;
+        let is_idle = guests.idle_flag(number);
+        drop(guests);
+        Some(Self { shared: Rc::clone(shared), is_idle, number })
     }
 
     /// Serves it by the task that `start` returns. The task does not run before this is done: all is on one thread.

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::connection::serve;
+use super::file;
 use super::filters::Filters;
 use super::news::News;
 use super::packet::Login;
@@ -54,7 +55,7 @@ impl Broker {
         if let Some(path) = &self.password_file {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
             let read = async {
-                let file = tokio::fs::File::open(path).await?;
+                let file = file::open(path).await?;
                 file.take(PASSWORD).read_to_end(&mut password).await
             };
             timeout(PATIENCE, read).await?.map_err(named)?;

@@ -6,6 +6,7 @@
 //! | `packet` | packets as bytes |
 //! | `connection` | one connection, from CONNECT to its end |
 //! | `client` | where the broker is, and the next try |
+//! | `file` | files with passwords |
 //! | `filters` | what is subscribed to for a while |
 //! | `queue` | messages that wait for the broker |
 //! | `listener` | the server |
@@ -14,6 +15,7 @@
 
 mod client;
 mod connection;
+mod file;
 mod filters;
 pub mod listener;
 mod news;

@@ -20,6 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sampan_devices_control::{FromHelper, Named};
 use sampan_grpc::Call;
+use sampan_helper::listen;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -45,7 +46,7 @@ const OURS: &str = "$hw/";
 /// # Errors
 /// The socket cannot be had.
 pub async fn run(socket: &Path) -> io::Result<()> {
-    let listening = server::listen(socket)?;
+    let listening = listen(socket)?;
     let (heard, mut callers_news) = mpsc::channel(NEWS);
     let (news, mut broker_news) = mpsc::channel(NEWS);
     let mut terminate = signal(SignalKind::terminate())?;
@@ -80,7 +81,7 @@ pub async fn run(socket: &Path) -> io::Result<()> {
         .run_until(async {
             tokio::select! {
                 () = serve => {}
-                () = server::accept(&listening.listener, heard) => {}
+                () = server::accept(&listening, heard) => {}
             }
         })
         .await;

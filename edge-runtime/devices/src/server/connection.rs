@@ -4,24 +4,19 @@ use std::io;
 use std::time::Duration;
 
 use sampan_devices_control::{MAX_LINE, ToHelper};
+use sampan_helper::{Lines, Listening, Teller, Waiting, is_daemon, queue};
 use serde::Serialize;
 use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
-
-use super::lines::Lines;
+use tokio::time::timeout;
 
 /// Lines that wait for a caller.
 const LINES: usize = 64;
-/// Timeout for writing one line to a client.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Time for a caller to identify itself.
-const GREETING: Duration = Duration::from_secs(5);
-/// Pause when no connection can be accepted, without free descriptors.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Timeout for writing what waits for a caller when the helper ends.
+const LAST: Duration = Duration::from_secs(5);
 
 /// An event of callers.
 #[derive(Debug)]
@@ -42,7 +37,7 @@ pub enum Said {
 /// The loop's end of a connection.
 #[derive(Debug)]
 pub struct Connection {
-    lines: mpsc::Sender<Vec<u8>>,
+    lines: Teller,
     reader: JoinHandle<()>,
     writer: JoinHandle<()>,
 }
@@ -50,14 +45,7 @@ pub struct Connection {
 impl Connection {
     /// Whether it found room.
     pub(super) fn tell(&self, line: &impl Serialize) -> bool {
-        let Ok(mut text) = serde_json::to_vec(line) else { return false };
-        if text.len() > MAX_LINE {
-            // The caller would end the connection, and again every one after it.
-            log::error!("a line of {} bytes is not said", text.len());
-            return true;
-        }
-        text.push(b'\n');
-        self.lines.try_send(text).is_ok()
+        self.lines.tell(line)
     }
 
     /// Ends it; what waits is lost.
@@ -71,32 +59,25 @@ impl Connection {
         self.reader.abort();
         drop(self.lines);
         // A caller that does not read has had its time.
-        let _ = timeout(PATIENCE / 6, self.writer).await;
+        let _ = timeout(LAST, self.writer).await;
     }
 }
 
 /// Accepts callers forever.
-pub async fn accept(listener: &UnixListener, heard: mpsc::Sender<Heard>) {
+pub async fn accept(listening: &Listening, heard: mpsc::Sender<Heard>) {
     let mut id = 0;
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                id += 1;
-                // Reserves a place before its reader starts: the loop must know a caller before its first line.
-                let Ok(place) = heard.reserve().await else { return };
-                place.send(Heard::Came(id, start(stream, id, heard.clone())));
-            }
-            Err(error) => {
-                log::warn!("no caller can be taken: {error}");
-                sleep(PAUSE).await;
-            }
-        }
+        let stream = listening.caller().await;
+        id += 1;
+        // Reserves a place before its reader starts: the loop must know a caller before its first line.
+        let Ok(place) = heard.reserve().await else { return };
+        place.send(Heard::Came(id, start(stream, id, heard.clone())));
     }
 }
 
 fn start(stream: UnixStream, id: u64, heard: mpsc::Sender<Heard>) -> Connection {
     let (read, write) = stream.into_split();
-    let (lines, waiting) = mpsc::channel(LINES);
+    let (lines, waiting) = queue(LINES, MAX_LINE);
     let gone = heard.clone();
     let reader = tokio::spawn(async move {
         if let Err(error) = hear(read, id, &heard).await
@@ -116,8 +97,8 @@ fn start(stream: UnixStream, id: u64, heard: mpsc::Sender<Heard>) -> Connection 
 }
 
 async fn hear(read: OwnedReadHalf, id: u64, heard: &mpsc::Sender<Heard>) -> io::Result<()> {
-    let mut lines = Lines::new(read);
-    let mut first = Some(timeout(GREETING, lines.next()).await??);
+    let mut lines = Lines::new(read, MAX_LINE);
+    let mut first = Some(lines.first().await?);
     loop {
         let is_first = first.is_some();
         let line = match first.take() {
@@ -135,14 +116,7 @@ async fn hear(read: OwnedReadHalf, id: u64, heard: &mpsc::Sender<Heard>) -> io::
     }
 }
 
-/// Whether the line is the first one of a daemon, of any version.
-fn is_daemon(line: &[u8]) -> bool {
-    serde_json::from_slice::<serde_json::Value>(line).is_ok_and(|line| line.get("daemon").is_some())
-}
-
-async fn say(mut write: OwnedWriteHalf, mut waiting: mpsc::Receiver<Vec<u8>>) -> io::Result<()> {
-    while let Some(line) = waiting.recv().await {
-        timeout(PATIENCE, write.write_all(&line)).await??;
-    }
+async fn say(mut write: OwnedWriteHalf, waiting: Waiting) -> io::Result<()> {
+    waiting.write(&mut write).await?;
     write.shutdown().await
 }

@@ -36,8 +36,9 @@
 //! `Drivers` comes before `Told` as well, if the settings have `csi`. The daemon answers `Told` with `Keep`. Volumes are
 //! the file system's state, see `docs/csi.md`: the daemon may repeat each of their orders at any time.
 //!
-//! Answers come in any order. `Allocate` for one resource are carried out one after the other, because a plugin may not
-//! expect two at once. An order whose connection ends has no answer; the daemon repeats it.
+//! Answers come in any order, at the latest after some minutes. The daemon has one `Allocate` for a resource under way at a
+//! time, also if nobody waits for its answer any more: a plugin that hangs has no queue. An order whose connection ends has no
+//! answer; the daemon repeats it.
 
 mod csi;
 mod edits;
@@ -49,7 +50,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use csi::{CsiMount, CsiPod, MAX_DRIVERS, MAX_HANDLE};
-pub use edits::{DeviceNode, Edits, Mount, Number, Pair};
+pub use edits::{DeviceNode, Edits, Mount, Number, Pair, are_edits};
 pub use resources::{Asked, Assigned, ContainerResources, PodResources, Resources};
 pub use settings::Settings;
 
@@ -122,7 +123,7 @@ pub enum ToHelper {
 pub enum FromHelper {
     /// First line to a daemon.
     Hello { version: u32 },
-    /// All devices of a resource, whenever its plugin lists them anew.
+    /// All devices of a resource, whenever its plugin lists them anew: sorted by id, each once.
     Devices { resource: String, all: Vec<Device> },
     /// The plugin of this resource has gone: its devices cannot be allocated. If it does not come back within some
     /// minutes, the resource is to be removed from the node; the daemon keeps that time.
@@ -139,7 +140,8 @@ pub enum FromHelper {
         ids: Vec<String>,
         /// The plugin wants `PreStart` before every start of the container.
         pre_start: bool,
-        edits: Edits,
+        /// [`Edits`] as JSON, checked by [`are_edits`].
+        edits: Value,
     },
     /// The container may start.
     Prepared { id: u64 },

@@ -19,7 +19,7 @@ use crate::edits::Source;
 ///
 /// # Errors
 /// A device does not exist, or its specification cannot be used; the text names the device, and the file.
-pub(crate) fn resolve(folders: &[PathBuf], names: &[String]) -> Result<Vec<Source>, String> {
+pub(crate) fn resolve(folders: &[PathBuf], names: &[&str]) -> Result<Vec<Source>, String> {
     if names.is_empty() {
         return Ok(Vec::new());
     }

@@ -11,7 +11,7 @@ use crate::names::cdi_device;
 const MAX_REASONS: usize = 3;
 
 /// Changes of a specification come before those of its devices, and once.
-pub(super) fn resolve(files: &Files, names: &[String]) -> Result<Vec<Source>, String> {
+pub(super) fn resolve(files: &Files, names: &[&str]) -> Result<Vec<Source>, String> {
     let (mut sources, mut used) = (Vec::new(), Vec::new());
     for name in names {
         let (kind, device) =
@@ -81,8 +81,7 @@ mod tests {
     }
 
     fn env(files: &Files, names: &[&str]) -> Result<String, String> {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let edits = merge(resolve(files, &names)?)?;
+        let edits = merge(resolve(files, names)?)?;
         Ok(edits.env.iter().map(|pair| format!("{}={}", pair.name, pair.value)).collect::<Vec<_>>().join(" "))
     }
 

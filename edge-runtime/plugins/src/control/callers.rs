@@ -1,6 +1,7 @@
 //! Connections of the daemon: the newest counts. Starts everything with the first daemon's settings.
 
 use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use sampan_plugins_control::Settings;
@@ -17,6 +18,8 @@ const CALLERS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Callers {
     is_new_boot: bool,
+    /// File with registrations of plugins.
+    registrations: PathBuf,
     tasks: RefCell<VecMap<u64, AbortHandle>>,
     newest: Cell<u64>,
     daemon: Cell<Option<u64>>,
@@ -32,9 +35,10 @@ struct Works {
 }
 
 impl Callers {
-    pub(crate) fn new(is_new_boot: bool) -> Self {
+    pub(crate) fn new(is_new_boot: bool, registrations: PathBuf) -> Self {
         Self {
             is_new_boot,
+            registrations,
             tasks: RefCell::default(),
             newest: Cell::new(0),
             daemon: Cell::new(None),
@@ -62,7 +66,7 @@ impl Callers {
         }
         let mut works = self.works.borrow_mut();
         let works = works.get_or_insert_with(|| {
-            let shared = Rc::new(Shared::new(settings.clone()));
+            let shared = Rc::new(Shared::new(settings.clone(), self.registrations.clone()));
             if settings.device_plugins {
                 device_plugins::start(&shared, self.is_new_boot);
             }
@@ -70,7 +74,7 @@ impl Callers {
                 csi::start(&shared, &node);
             }
             if settings.device_plugins || settings.csi {
-                registry::start(&shared);
+                registry::start(&shared, self.is_new_boot);
             }
             if settings.pod_resources {
                 pod_resources::start(&shared);

@@ -35,12 +35,14 @@ mod volume;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use sampan_plugins_control::{FromHelper, ToHelper};
 use sampan_sys::vec_map::VecMap;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
+use tokio::time::sleep;
 
 use self::drivers::{Driver, Drivers, Order};
 use self::mounts::Mounts;
@@ -48,7 +50,12 @@ use self::turns::Turns;
 pub use owner::own;
 pub(crate) use register::register;
 
+use crate::orders::MAX_REASON;
 use crate::shared::Shared;
+
+/// Between a change of drivers and its report: when this process starts, all of them register at once. A list without some
+/// of them would take their volumes from the node.
+const SOON: Duration = Duration::from_millis(300);
 
 /// State of this process.
 #[derive(Debug, Default)]
@@ -65,6 +72,7 @@ pub(crate) struct Csi {
     keeps: Cell<u64>,
     asks_again: Cell<bool>,
     driver_came: Notify,
+    is_telling: Cell<bool>,
 }
 
 /// Why an order has failed. `gone`: its driver is not registered.
@@ -120,13 +128,25 @@ pub(crate) fn start(shared: &Rc<Shared>, node: &str) {
 pub(crate) fn unregister(shared: &Rc<Shared>, name: &str, number: u64) {
     if shared.csi.drivers.borrow_mut().remove(name, number) {
         log::info!("the CSI driver {name} has gone");
-        tell_drivers(shared);
+        tell_drivers_soon(shared);
     }
 }
 
 /// Tells the daemon which drivers there are.
 pub(crate) fn tell_drivers(shared: &Shared) {
     shared.tell(&FromHelper::Drivers { drivers: shared.csi.shown() });
+}
+
+fn tell_drivers_soon(shared: &Rc<Shared>) {
+    if shared.csi.is_telling.replace(true) {
+        return;
+    }
+    let shared = Rc::clone(shared);
+    spawn_local(async move {
+        sleep(SOON).await;
+        shared.csi.is_telling.set(false);
+        tell_drivers(&shared);
+    });
 }
 
 /// An order of the daemon about a volume.
@@ -150,7 +170,10 @@ pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {
 fn answer(shared: &Rc<Shared>, order: impl Future<Output = FromHelper> + 'static) {
     let (shared, connection) = (Rc::clone(shared), shared.connection());
     spawn_local(async move {
-        let answer = order.await;
+        let mut answer = order.await;
+        if let FromHelper::Failed { why, .. } = &mut answer {
+            *why = why.chars().take(MAX_REASON).collect();
+        }
         // Another daemon has other numbers.
         if shared.connection() == connection {
             shared.tell(&answer);

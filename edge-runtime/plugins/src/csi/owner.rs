@@ -31,7 +31,7 @@ pub(super) async fn give(
     on_root_mismatch: bool,
 ) -> Result<(), Failure> {
     let mut command = Command::new("/proc/self/exe");
-    command.arg("own").arg(&shared.settings.root).args([&target.pod, &target.volume]).arg(group.to_string());
+    command.arg("--own").arg(&shared.settings.root).args([&target.pod, &target.volume]).arg(group.to_string());
     if on_root_mismatch {
         command.arg(ON_ROOT_MISMATCH);
     }

@@ -14,8 +14,11 @@ use crate::messages::device_plugin::{ALLOCATE, PREFERRED, allocate_request, pref
 use crate::shared::Shared;
 use crate::{cdi, edits};
 
-/// Timeout for each call.
-const DEADLINE: Duration = Duration::from_secs(10);
+/// Timeout for a preference: without one devices are chosen as well.
+const HINT: Duration = Duration::from_secs(10);
+/// Timeout for an allocation: a plugin may reset its device or load firmware first. The kubelet has none, and admits no pod
+/// meanwhile (K8s pkg/kubelet/cm/devicemanager/endpoint.go, `allocate`); here containers for the same plugin wait alone.
+const DEADLINE: Duration = Duration::from_secs(120);
 /// Until the end of a plugin's list of devices is known, when a call of it has failed.
 const MOMENT: Duration = Duration::from_millis(300);
 
@@ -42,6 +45,8 @@ pub(crate) async fn allocate(shared: &Rc<Shared>, id: u64, order: Order) -> From
     match call(shared, &connected, &resource, wanted).await {
         Ok((ids, edits)) => {
             log::info!("{who}: {} devices of {resource}", ids.len());
+            // It has lists and texts alone: nothing that JSON cannot have.
+            let edits = serde_json::to_value(edits).unwrap_or_default();
             FromHelper::Allocated { id, ids, pre_start: connected.options.pre_start, edits }
         }
         Err(failure) => failure.answer(shared, id, &resource, number).await,
@@ -65,7 +70,8 @@ async fn call(
     drop(client);
     let wrong = |why: String| Failure::Wrong(format!("the plugin of {resource}: {why}"));
     let allocated = Allocated::read(&answer).map_err(wrong)?;
-    let devices = cdi::resolve(&shared.settings.cdi_folders, &allocated.cdi).map_err(Failure::Wrong)?;
+    let names = allocated.cdi_devices().map_err(wrong)?;
+    let devices = cdi::resolve(&shared.settings.cdi_folders, &names).map_err(Failure::Wrong)?;
     let mut sources = vec![edits::of_plugin(resource, allocated)];
     sources.extend(devices);
     Ok((ids, edits::merge(sources).map_err(Failure::Wrong)?))
@@ -74,7 +80,7 @@ async fn call(
 /// What the plugin prefers: a hint, without which devices are chosen as well.
 async fn ask_preferred(client: &mut Client, resource: &str, wanted: &Wanted) -> Option<Vec<String>> {
     let request = preferred_request(&wanted.available(), wanted.had(), wanted.count());
-    let answer = client.call(PREFERRED, &request, DEADLINE).await.map_err(|status| text(&status));
+    let answer = client.call(PREFERRED, &request, HINT).await.map_err(|status| text(&status));
     match answer.and_then(|answer| preferred(&answer)) {
         Ok(ids) if wanted.accepts(&ids) => Some(ids),
         Ok(ids) => {

@@ -9,11 +9,15 @@ use sampan_grpc::Code;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 
-use crate::connected::{Connected, Place, text};
+use crate::connected::{Connected, text};
 use crate::messages::device_plugin::devices;
-use crate::messages::registration::Options;
+use crate::plugins::Registration;
 use crate::shared::Shared;
 
+/// Time for a plugin to serve after it has registered: some register first. The kubelet waits for the socket as well.
+const SERVES: Duration = Duration::from_secs(3);
+/// Between two attempts meanwhile.
+const MOMENT: Duration = Duration::from_millis(50);
 /// Until a plugin is called again; doubled each time.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_AT_MOST: Duration = Duration::from_secs(60);
@@ -29,31 +33,47 @@ const BREATH: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// The plugin cannot be called, or there are too many; the text goes to the plugin.
-pub(crate) async fn register(
-    shared: &Rc<Shared>,
-    resource: &str,
-    place: Place,
-    options: Options,
-) -> Result<u64, String> {
+pub(crate) async fn register(shared: &Rc<Shared>, registration: Registration) -> Result<u64, String> {
+    let Registration { resource, place, options, .. } = &registration;
     shared.plugins.borrow().admits(resource)?;
-    let connected = Connected::new(&place, options)
-        .await
-        .map_err(|status| format!("failed to connect to the plugin of {resource}: {}", text(&status)))?;
+    let since = Instant::now();
+    let connected = loop {
+        match Connected::new(place, *options).await {
+            Ok(connected) => break connected,
+            Err(status) if status.code == Code::Unavailable && since.elapsed() < SERVES => sleep(MOMENT).await,
+            Err(status) => {
+                return Err(format!("failed to connect to the plugin of {resource}: {}", text(&status)));
+            }
+        }
+    };
     // Others may have registered meanwhile.
     shared.plugins.borrow().admits(resource)?;
-    let mut registered = 0;
-    let before = shared.plugins.borrow_mut().register(resource, |number| {
-        registered = number;
-        let following = Following { shared: Rc::clone(shared), resource: resource.to_owned(), number, place, options };
-        // It does not run before this is done: all is on one thread.
-        spawn_local(following.run(connected)).abort_handle()
-    });
-    if let Some(before) = before {
-        before.abort();
-    }
     log::info!("the plugin of {resource} has registered");
+    let number = follow(shared, registration, Some(connected));
+    shared.keep();
+    Ok(number)
+}
+
+/// Follows a plugin in place of those before. Without a connection it is called first. Returns the number of the
+/// registration.
+pub(super) fn follow(shared: &Rc<Shared>, registration: Registration, first: Option<Connected>) -> u64 {
+    let (own, mut registered) = (registration.resource.clone(), 0);
+    let now = std::time::Instant::now();
+    let replaced = shared.plugins.borrow_mut().register(registration.clone(), now, |number| {
+        registered = number;
+        let following = Following { shared: Rc::clone(shared), registration, number };
+        // It does not run before this is done: all is on one thread.
+        spawn_local(following.run(first)).abort_handle()
+    });
+    for (resource, task) in replaced {
+        task.abort();
+        if resource != own {
+            log::info!("the plugin of {resource} has the resource {own} now");
+            shared.accepts(&resource);
+        }
+    }
     shared.tell_news();
-    Ok(registered)
+    registered
 }
 
 /// How lists of devices end.
@@ -66,43 +86,43 @@ enum End {
 
 struct Following {
     shared: Rc<Shared>,
-    resource: String,
+    registration: Registration,
     number: u64,
-    place: Place,
-    options: Options,
 }
 
 impl Following {
-    async fn run(self, first: Connected) {
-        let (mut connected, mut pause, mut gone) = (Some(first), PAUSE, Instant::now());
+    async fn run(self, first: Option<Connected>) {
+        let Registration { resource, place, options, .. } = &self.registration;
+        let mut pause = if first.is_some() { PAUSE } else { Duration::ZERO };
+        let (mut connected, mut gone) = (first, Instant::now());
         loop {
             if let Some(connected) = connected.take() {
                 let since = Instant::now();
-                let end = self.list(Rc::new(connected)).await;
-                self.gone(end);
+                let end = self.list(resource, Rc::new(connected)).await;
+                self.gone(resource, end);
                 gone = Instant::now();
                 if gone - since > PAUSE_AT_MOST {
                     pause = PAUSE;
                 }
             }
             sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_AT_MOST);
-            match Connected::new(&self.place, self.options).await {
+            pause = (pause * 2).clamp(PAUSE, PAUSE_AT_MOST);
+            match Connected::new(place, *options).await {
                 Ok(again) => connected = Some(again),
                 Err(_) if gone.elapsed() > FORGET => {
-                    log::info!("the plugin of {} does not come back, and must register again", self.resource);
+                    log::info!("the plugin of {resource} does not come back, and must register again");
                     // Ends this task.
-                    return self.shared.unregister(&self.resource, self.number);
+                    return self.shared.unregister(resource, self.number);
                 }
-                Err(status) => log::debug!("{}: {}", self.resource, text(&status)),
+                Err(status) => log::debug!("{resource}: {}", text(&status)),
             }
         }
     }
 
     /// Takes lists of devices for as long as the plugin sends them. Returns how they end.
-    async fn list(&self, connected: Rc<Connected>) -> End {
+    async fn list(&self, resource: &str, connected: Rc<Connected>) -> End {
         let mut lists = connected.lists();
-        self.shared.plugins.borrow_mut().connected(&self.resource, self.number, connected);
+        self.shared.plugins.borrow_mut().connected(resource, self.number, connected);
         let mut rate = crate::rate::Rate::new(std::time::Instant::now(), PER_SECOND, BURST);
         loop {
             let message = match lists.next().await {
@@ -117,13 +137,13 @@ impl Following {
                 Err(why) => return End::Wrong(format!("ListAndWatch: {why}")),
             };
             drop(message);
-            let listed = self.shared.plugins.borrow_mut().listed(&self.resource, self.number, devices);
+            let listed = self.shared.plugins.borrow_mut().listed(resource, self.number, devices);
             match listed {
                 Ok(true) => self.shared.tell_news(),
                 Ok(false) => {}
                 Err(why) => return End::Wrong(why),
             }
-            self.shared.accepts(&self.resource);
+            self.shared.accepts(resource);
             // Only the last list counts; one that comes faster waits at the plugin.
             while !rate.take(std::time::Instant::now()) {
                 sleep(BREATH).await;
@@ -131,11 +151,11 @@ impl Following {
         }
     }
 
-    fn gone(&self, end: End) {
-        self.shared.plugins.borrow_mut().gone(&self.resource, self.number);
+    fn gone(&self, resource: &str, end: End) {
+        self.shared.plugins.borrow_mut().gone(resource, self.number);
         match end {
-            End::Gone(why) => log::info!("the plugin of {} has gone: {why}", self.resource),
-            End::Wrong(why) => self.shared.refuses(&self.resource, format!("its plugin cannot be used: {why}")),
+            End::Gone(why) => log::info!("the plugin of {resource} has gone: {why}"),
+            End::Wrong(why) => self.shared.refuses(resource, format!("its plugin cannot be used: {why}")),
         }
         self.shared.tell_news();
     }

@@ -13,12 +13,11 @@ pub(crate) fn check(register: &Register, taken: &[String]) -> Result<(), String>
     let Register { version, endpoint, resource, .. } = register;
     if version != VERSION {
         return Err(format!(
-            "requested API version {version:?} is not supported by kubelet. Supported version is {VERSION:?}"
+            "requested API version {version:?} is not supported by kubelet. Supported version is {:?}",
+            [VERSION]
         ));
     }
-    if !is_extended_resource(resource) {
-        return Err(format!("the ResourceName {resource:?} is invalid"));
-    }
+    named(resource)?;
     free(resource, taken)?;
     if !is_file_name(endpoint) || endpoint == SOCKET {
         return Err(format!("the endpoint {endpoint:?} is not the name of a socket beside {SOCKET}"));
@@ -37,10 +36,15 @@ pub(crate) fn check_found(resource: &str, versions: &[String], taken: &[String])
             versions.join(" ")
         ));
     }
-    if !is_extended_resource(resource) {
-        return Err(format!("invalid name of device plugin socket: {resource}"));
-    }
+    named(resource).map_err(|why| format!("invalid name of device plugin socket: {why}"))?;
     free(resource, taken)
+}
+
+fn named(resource: &str) -> Result<(), String> {
+    match is_extended_resource(resource) {
+        true => Ok(()),
+        false => Err(format!("the ResourceName {resource:?} is invalid")),
+    }
 }
 
 fn free(resource: &str, taken: &[String]) -> Result<(), String> {
@@ -69,7 +73,7 @@ mod tests {
                 "v1alpha",
                 "gpu.sock",
                 "example.com/gpu",
-                "requested API version \"v1alpha\" is not supported by kubelet. Supported version is \"v1beta1\"",
+                "requested API version \"v1alpha\" is not supported by kubelet. Supported version is [\"v1beta1\"]",
             ),
             ("v1beta1", "gpu.sock", "cpu", "the ResourceName \"cpu\" is invalid"),
             ("v1beta1", "gpu.sock", "", "the ResourceName \"\" is invalid"),
@@ -109,7 +113,10 @@ mod tests {
             check("a.b/c", &["v1", "v2"]).as_deref(),
             Some("manager version, v1beta1, is not among plugin supported versions [v1 v2]")
         );
-        assert_eq!(check("c", &["v1beta1"]).as_deref(), Some("invalid name of device plugin socket: c"));
+        assert_eq!(
+            check("c", &["v1beta1"]).as_deref(),
+            Some("invalid name of device plugin socket: the ResourceName \"c\" is invalid")
+        );
         assert!(check("a.b/taken", &["v1beta1"]).is_some_and(|why| why.contains("config.yaml")));
     }
 }

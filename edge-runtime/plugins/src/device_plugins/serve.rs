@@ -11,22 +11,26 @@ use tokio::task::spawn_local;
 use super::follow;
 use super::rules::check;
 use crate::connected::Place;
-use crate::folder;
 use crate::messages::registration::{REGISTER, Register};
+use crate::plugins::Registration;
 use crate::serve::{SOCKET, serve};
 use crate::shared::Shared;
+use crate::{folder, kept};
 
 /// Registrations that wait for their turn; the server has its own limit of those under way.
 const CALLS: usize = 8;
 /// Longest registration, bytes.
 const MAX_REGISTER: usize = 16 << 10;
 
-/// Takes registrations for as long as the process is. `is_new_boot`: sockets in the folder are from before the start of
-/// the machine.
+/// Takes registrations for as long as the process is, and follows plugins that have registered with an earlier helper.
+/// `is_new_boot`: these and sockets in the folder are from before the start of the machine.
 pub(crate) fn start(shared: &Rc<Shared>, is_new_boot: bool) {
     let folder = shared.settings.root.join("device-plugins");
     let (calls, waiting) = mpsc::channel(CALLS);
     spawn_local(take(Rc::clone(shared), folder.clone(), waiting));
+    if !is_new_boot {
+        restore(shared, &folder);
+    }
     let shared = Rc::clone(shared);
     spawn_local(async move {
         if is_new_boot {
@@ -34,6 +38,23 @@ pub(crate) fn start(shared: &Rc<Shared>, is_new_boot: bool) {
         }
         serve(&shared, &folder, calls).await;
     });
+}
+
+fn restore(shared: &Rc<Shared>, folder: &Path) {
+    for register in kept::read(&shared.registrations) {
+        // The settings may be others now.
+        match check(&register, &shared.settings.taken) {
+            Ok(()) => {
+                follow::follow(shared, registration(folder, register), None);
+            }
+            Err(why) => log::info!("{}: {why}", register.resource),
+        }
+    }
+}
+
+fn registration(folder: &Path, register: Register) -> Registration {
+    let Register { endpoint, resource, options, .. } = register;
+    Registration { resource, place: Place::new(folder, endpoint), options, is_kept: true }
 }
 
 async fn take(shared: Rc<Shared>, folder: PathBuf, mut waiting: mpsc::Receiver<Call>) {
@@ -75,8 +96,8 @@ async fn registered(shared: &Rc<Shared>, folder: &Path, message: &[u8]) -> Resul
         return Err(wrong(format!("the registration has more than {MAX_REGISTER} bytes")));
     }
     let register = Register::read(message).map_err(|error| wrong(error.to_string()))?;
-    check(&register, &shared.settings.taken).map_err(wrong)?;
-    let place = Place { folder: folder.to_owned(), name: register.endpoint };
-    let registered = follow::register(shared, &register.resource, place, register.options).await;
+    // The kubelet gives no code.
+    check(&register, &shared.settings.taken).map_err(|why| Status::new(Code::Unknown, why))?;
+    let registered = follow::register(shared, registration(folder, register)).await;
     registered.map(drop).map_err(|why| Status::new(Code::Unavailable, why))
 }

@@ -13,9 +13,12 @@ pub(crate) struct Allocated {
     pub(crate) mounts: Vec<Mount>,
     pub(crate) devices: Vec<DeviceNode>,
     pub(crate) annotations: Vec<Pair>,
-    /// Names of CDI devices.
-    pub(crate) cdi: Vec<String>,
+    /// Names of CDI devices, without those of annotations.
+    cdi: Vec<String>,
 }
+
+/// Annotations that name CDI devices, for container runtimes that know no field for them.
+const CDI_PREFIX: &str = "cdi.k8s.io/";
 
 impl Allocated {
     /// # Errors
@@ -31,6 +34,23 @@ impl Allocated {
         }
         // The kubelet's text.
         Err("no containers return in allocation response".to_owned())
+    }
+
+    /// Names of all CDI devices: those of the field, then those of annotations, separated by commas. As in containerd,
+    /// a device may be in both.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn cdi_devices(&self) -> Result<Vec<&str>, String> {
+        let is_cdi = |pair: &&Pair| pair.name.starts_with(CDI_PREFIX);
+        let annotated = self.annotations.iter().filter(is_cdi).flat_map(|pair| pair.value.split(','));
+        let mut all = Vec::new();
+        for name in self.cdi.iter().map(String::as_str).chain(annotated) {
+            if !all.contains(&name) {
+                push(&mut all, name, MAX_EDITS, "CDI devices")?;
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -146,6 +166,21 @@ mod tests {
             Allocated::read(&Writer::default().message(1, Writer::default()).finish()),
             Ok(Allocated::default())
         );
+    }
+
+    #[test]
+    fn annotations_name_cdi_devices_as_well() {
+        let container = Writer::default()
+            .message(4, pair_of("cdi.k8s.io/plugin_0", "v.com/c=1,v.com/c=0"))
+            .message(4, pair_of("cdi.k8s.iox", "v.com/c=2"))
+            .message(4, pair_of("cdi.k8s.io/", ""))
+            .message(5, Writer::default().text(1, "v.com/c=0"));
+        let read = Allocated::read(&Writer::default().message(1, container).finish()).expect("an answer");
+        assert_eq!(read.cdi_devices(), Ok(vec!["v.com/c=0", "v.com/c=1", ""]));
+        let many: Vec<_> = (0..=MAX_EDITS).map(|number| format!("v.com/c={number}")).collect();
+        let container = Writer::default().message(4, pair_of("cdi.k8s.io/a", &many.join(",")));
+        let read = Allocated::read(&Writer::default().message(1, container).finish()).expect("an answer");
+        assert_eq!(read.cdi_devices(), Err("there are more than 128 CDI devices".to_owned()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `v1beta1.Registration`: a plugin says which resource it has, and where it serves.
 
-use crate::wire::{Malformed, fields};
+use crate::wire::{Malformed, Writer, fields};
 
 pub(crate) const REGISTER: &str = "/v1beta1.Registration/Register";
 /// The version of the API, the only one.
@@ -53,12 +53,17 @@ impl Register {
         }
         Ok(register)
     }
+
+    /// As a plugin writes it.
+    pub(crate) fn write(&self) -> Writer {
+        let options = Writer::default().flag(1, self.options.pre_start).flag(2, self.options.preferred);
+        Writer::default().text(1, &self.version).text(2, &self.endpoint).text(3, &self.resource).message(4, options)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Writer;
 
     #[test]
     fn registration_is_read() {
@@ -73,6 +78,7 @@ mod tests {
         let options = Options { pre_start: true, preferred: true };
         let (version, endpoint) = ("v1beta1".to_owned(), "gpu.sock".to_owned());
         let expected = Register { version, endpoint, resource: "example.com/gpu".to_owned(), options };
+        assert_eq!(Register::read(&expected.write().finish()).as_ref(), Ok(&expected));
         assert_eq!(Register::read(&message), Ok(expected));
         assert_eq!(Register::read(&[]), Ok(Register::default()));
         for wrong in [&b"\x08\x01"[..], b"\x1a\x01\xff", b"\x22\x01\x08", b"\x20\x01"] {

@@ -70,7 +70,8 @@ async fn answer(shared: &Shared, path: &str, message: &[u8]) -> Result<Vec<u8>, 
         (Asked::List {}, Resources::Pods(all)) => Ok(pods(&all, &numa)),
         (Asked::Get { .. }, Resources::Pods(all)) if all.len() == 1 => Ok(pods(&all, &numa)),
         (Asked::Allocatable {}, Resources::Cpus(cpus)) => Ok(allocatable(plugins.healthy(), &cpus)),
-        (Asked::Get { .. }, Resources::Refused(why)) => Err(Status::new(Code::NotFound, why)),
+        // The kubelet gives no code.
+        (Asked::Get { .. }, Resources::Refused(why)) => Err(Status::new(Code::Unknown, why)),
         (_, Resources::Refused(why)) => Err(Status::new(Code::Unavailable, why)),
         _ => Err(Status::new(Code::Internal, "the node's answer is to another question")),
     }

@@ -15,6 +15,7 @@ use crate::device_plugins::{register, rules};
 use crate::folder;
 use crate::messages::plugin_registration::{GET_INFO, Info, NOTIFY, status};
 use crate::messages::registration::Options;
+use crate::plugins::Registration;
 use crate::shared::Shared;
 
 /// Timeout for each call.
@@ -96,7 +97,8 @@ async fn device_plugin(shared: &Rc<Shared>, folder: &Path, name: &str, info: Inf
     let Info { name: resource, endpoint, versions, .. } = info;
     rules::check_found(&resource, &versions, &shared.settings.taken)?;
     let place = place(shared, folder, name, &endpoint)?;
-    let number = register(shared, &resource, place, Options::default()).await?;
+    let registration = Registration { resource: resource.clone(), place, options: Options::default(), is_kept: false };
+    let number = register(shared, registration).await?;
     Ok(Registered::DevicePlugin { resource, number })
 }
 
@@ -113,5 +115,5 @@ fn place(shared: &Shared, folder: &Path, name: &str, endpoint: &str) -> Result<P
         "" => (folder.to_owned(), name.to_owned()),
         endpoint => folder::below(&shared.settings.root, endpoint)?,
     };
-    Ok(Place { folder, name })
+    Ok(Place::new(&folder, name))
 }

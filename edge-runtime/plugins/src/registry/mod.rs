@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use self::introduce::{Registered, introduce};
 use self::watch::Watch;
-use crate::folder;
+use crate::folder::{self, Identity};
 use crate::shared::Shared;
 
 /// Most plugins in the folder.
@@ -32,17 +32,23 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// Until a folder that cannot be watched is tried again.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// A socket of the folder. Another inode under its name is another plugin.
+/// A socket of the folder. Another one under its name is another plugin.
 #[derive(Debug)]
 struct Plugin {
-    inode: u64,
+    identity: Identity,
     task: AbortHandle,
     registered: Rc<RefCell<Option<Registered>>>,
 }
 
-/// Follows the folder for as long as the process is.
-pub(crate) fn start(shared: &Rc<Shared>) {
-    spawn_local(follow(Rc::clone(shared), shared.settings.root.join("plugins_registry")));
+/// Follows the folder for as long as the process is. `is_new_boot`: sockets in it are from before the start of the machine.
+pub(crate) fn start(shared: &Rc<Shared>, is_new_boot: bool) {
+    let (shared, folder) = (Rc::clone(shared), shared.settings.root.join("plugins_registry"));
+    spawn_local(async move {
+        if is_new_boot {
+            folder::remove_stale(&folder, "").await;
+        }
+        follow(shared, folder).await;
+    });
 }
 
 async fn follow(shared: Rc<Shared>, folder: PathBuf) {
@@ -73,14 +79,14 @@ async fn follow(shared: Rc<Shared>, folder: PathBuf) {
 fn look(shared: &Rc<Shared>, folder: &Path, known: &mut VecMap<String, Plugin>) -> std::io::Result<()> {
     let found = folder::sockets(folder)?;
     known.retain(|name, plugin| {
-        let stays = found.iter().any(|(other, inode)| other == name && *inode == plugin.inode);
+        let stays = found.iter().any(|(other, identity)| other == name && *identity == plugin.identity);
         if !stays {
             plugin.end(shared);
             shared.accepts(&folder.join(name).display().to_string());
         }
         stays
     });
-    for (name, inode) in found {
+    for (name, identity) in found {
         if known.contains_key(&name) {
             continue;
         }
@@ -89,7 +95,7 @@ fn look(shared: &Rc<Shared>, folder: &Path, known: &mut VecMap<String, Plugin>) 
         }
         let registered = Rc::default();
         let introducing = introduce(Rc::clone(shared), folder.to_owned(), name.clone(), Rc::clone(&registered));
-        known.insert(name, Plugin { inode, task: spawn_local(introducing).abort_handle(), registered });
+        known.insert(name, Plugin { identity, task: spawn_local(introducing).abort_handle(), registered });
     }
     Ok(())
 }

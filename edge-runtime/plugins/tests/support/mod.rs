@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part; a test that cannot go on fails")]
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::thread::JoinHandle;
@@ -32,6 +33,8 @@ pub(crate) struct Node {
     pub(crate) settings: Settings,
     socket: PathBuf,
     control: BufReader<UnixStream>,
+    /// Lines that came while another one was waited for.
+    passed: VecDeque<FromHelper>,
     helper: Option<JoinHandle<()>>,
 }
 
@@ -50,6 +53,14 @@ async fn connect(socket: &Path) -> UnixStream {
     }
 }
 
+fn start_helper(socket: &Path) -> JoinHandle<()> {
+    let socket = socket.to_owned();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(sampan_plugins::run::run(&socket)).unwrap();
+    })
+}
+
 impl Node {
     pub(crate) async fn start() -> Self {
         Self::with(tempfile::tempdir().unwrap(), true).await
@@ -66,13 +77,9 @@ impl Node {
             taken: vec!["example.com/taken".into()],
         };
         let socket = folder.path().join("plugins.sock");
-        let at = socket.clone();
-        let helper = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(sampan_plugins::run::run(&at)).unwrap();
-        });
+        let helper = start_helper(&socket);
         let control = BufReader::new(connect(&socket).await);
-        let mut node = Self { folder, settings, socket, control, helper: Some(helper) };
+        let mut node = Self { folder, settings, socket, control, passed: VecDeque::new(), helper: Some(helper) };
         node.greet().await;
         if serves {
             for name in ["device-plugins", "pod-resources"] {
@@ -92,6 +99,13 @@ impl Node {
     pub(crate) async fn restart_daemon(&mut self) {
         self.control = BufReader::new(connect(&self.socket).await);
         self.greet().await;
+    }
+
+    /// Another helper in place of this one.
+    pub(crate) async fn restart_helper(&mut self) {
+        self.end().await;
+        self.helper = Some(start_helper(&self.socket));
+        self.restart_daemon().await;
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -117,6 +131,9 @@ impl Node {
 
     /// The next line about devices or orders.
     pub(crate) async fn news(&mut self) -> FromHelper {
+        if let Some(line) = self.passed.pop_front() {
+            return line;
+        }
         loop {
             match self.hear().await {
                 FromHelper::Ready { .. } | FromHelper::Told {} => {}
@@ -128,10 +145,10 @@ impl Node {
     /// Waits until something is refused whose line has this text.
     pub(crate) async fn refused(&mut self, text: &str) {
         loop {
-            if let FromHelper::Ready { refused } = self.hear().await
-                && refused.iter().any(|line| line.contains(text))
-            {
-                return;
+            match self.hear().await {
+                FromHelper::Ready { refused } if refused.iter().any(|line| line.contains(text)) => return,
+                FromHelper::Ready { .. } | FromHelper::Told {} => {}
+                line => self.passed.push_back(line),
             }
         }
     }

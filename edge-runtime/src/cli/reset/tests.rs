@@ -31,6 +31,28 @@ fn logs_of_other_nodes_stay() {
 }
 
 #[test]
+fn sockets_of_the_helper_go_and_what_is_a_plugins_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("kubelet");
+    remove_sockets(&root);
+    for folder in ["device-plugins", "pod-resources", "plugins_registry"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    let stale = |name: &str| drop(std::os::unix::net::UnixListener::bind(root.join(name)).unwrap());
+    stale("device-plugins/kubelet.sock");
+    stale("device-plugins/gpu.sock");
+    let kubelet = std::os::unix::net::UnixListener::bind(root.join("pod-resources/kubelet.sock")).unwrap();
+    remove_sockets(&root);
+    let left =
+        ["device-plugins/gpu.sock", "device-plugins/kubelet.sock", "pod-resources/kubelet.sock", "plugins_registry"];
+    assert_eq!(left.map(|name| root.join(name).exists()), [true, false, true, false]);
+    std::fs::remove_file(root.join("device-plugins/gpu.sock")).unwrap();
+    drop(kubelet);
+    remove_sockets(&root);
+    assert!(!root.exists(), "an empty folder goes, too");
+}
+
+#[test]
 fn helpers_of_this_node_are_known_by_their_arguments() {
     let paths = Paths::new(Path::new("/srv/node"));
     let is = |program: &str, line: &str| {

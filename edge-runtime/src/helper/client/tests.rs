@@ -1,6 +1,5 @@
 //! Connection to a helper.
 
-use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixListener;
@@ -12,21 +11,22 @@ use crate::helper::programs::DEVICES;
 
 /// Returns what is heard of the helper at this socket until it ends. It is pinged all the time.
 fn heard_of(socket: PathBuf) -> Vec<String> {
-    let said = Rc::new(RefCell::new(Vec::new()));
-    let helper = Helper { program: &DEVICES, path: "/nonexistent".into(), socket, greeting: ToHelper::Client {} };
-    let heard = Rc::clone(&said);
-    let (teller, work) = helper.keep(move |news: Heard<FromHelper>| {
-        heard.borrow_mut().push(format!("{news:?}"));
-        async {}
-    });
+    let (news, heard) = smol::channel::unbounded();
+    let greeting = lines::line(&ToHelper::Client {});
+    let helper = Helper { program: &DEVICES, path: "/nonexistent".into(), socket, greeting };
+    let (teller, work) = helper.keep(news, |event| event.read::<FromHelper>());
+    let mut said: Vec<String> = Vec::new();
     let told = async {
-        while !said.borrow().iter().any(|news: &String| news.starts_with("Down")) {
+        while !said.iter().any(|news| news.starts_with("Down")) {
             teller.tell(1, &ToHelper::Ping {});
             Timer::after(Duration::from_millis(10)).await;
+            while let Ok(news) = heard.try_recv() {
+                said.push(format!("{news:?}"));
+            }
         }
     };
     smol::block_on(told.or(work));
-    said.take()
+    said
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn other_version_or_unknown_line_ends_the_connection() {
 #[test]
 fn line_that_is_too_long_is_not_told() {
     let (sender, told) = bounded(LINES);
-    let teller = Teller { program: &DEVICES, lines: sender, waiting: Rc::default(), what: PhantomData };
+    let teller = Teller { program: &DEVICES, lines: sender, waiting: Rc::default() };
     let record = "x".repeat(DEVICES.max_line);
     assert!(teller.tell(1, &ToHelper::Kept { uid: "u".to_owned(), record }), "it does not wait for room");
     assert!(told.is_empty());

@@ -1,11 +1,12 @@
-//! What device plugins change in a container, as parts of its OCI configuration.
+//! What device plugins change in a container, as parts of its OCI configuration. The edits are JSON that was checked when it
+//! came ([`sampan_plugins_control::are_edits`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use sampan_plugins_control::{DeviceNode, Edits, Mount as EditedMount};
+use serde_json::Value;
 
-use crate::launch::devices::kept::OfContainer;
+use crate::launch::devices::kept::Allocation;
 use crate::launch::error::ContainerError;
 use crate::launch::look::Look;
 use crate::launch::oci_spec::{GrantedDevice, HostDevice};
@@ -22,61 +23,74 @@ const OPTIONS: [&str; 8] =
 /// Options that each mount has anyway.
 const OWN_OPTIONS: [&str; 7] = ["bind", "rbind", "private", "rprivate", "suid", "dev", "exec"];
 
-fn edits(of: Option<&OfContainer>) -> impl Iterator<Item = (&String, &Edits)> {
-    of.into_iter().flat_map(|of| of.iter()).map(|(resource, allocation)| (resource, &allocation.edits))
+fn list<'a>(of: &'a Value, field: &str) -> &'a [Value] {
+    of[field].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text<'a>(of: &'a Value, field: &str) -> &'a str {
+    of[field].as_str().unwrap_or_default()
+}
+
+fn number(of: &Value, field: &str) -> Option<u32> {
+    of[field].as_u64()?.try_into().ok()
+}
+
+fn pairs(of: &[Allocation], field: &str) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for one in of {
+        for pair in list(&one.edits, field) {
+            all.push((text(pair, "name").to_owned(), text(pair, "value").to_owned()));
+        }
+    }
+    all
 }
 
 /// Variables, which those of the container replace.
-pub(super) fn env(of: Option<&OfContainer>) -> Vec<(String, String)> {
-    edits(of).flat_map(|(_, edits)| &edits.env).map(|pair| (pair.name.clone(), pair.value.clone())).collect()
+pub(super) fn env(of: &[Allocation]) -> Vec<(String, String)> {
+    pairs(of, "env")
 }
 
 /// Annotations for the OCI runtime.
-pub(super) fn annotations(of: Option<&OfContainer>) -> Vec<(String, String)> {
-    edits(of).flat_map(|(_, edits)| &edits.annotations).map(|pair| (pair.name.clone(), pair.value.clone())).collect()
+pub(super) fn annotations(of: &[Allocation]) -> Vec<(String, String)> {
+    pairs(of, "annotations")
 }
 
 /// Adds mounts, and work of a helper for them: as with a hostPath, what they show may be on a file system that is away. A
 /// mount of the pod at the same place comes first.
-pub(super) fn mounts(
-    of: Option<&OfContainer>,
-    mounts: &mut Vec<Mount>,
-    looks: &mut Vec<Look>,
-) -> Result<(), ContainerError> {
-    for (resource, edits) in edits(of) {
-        for edited in &edits.mounts {
-            let target = PathBuf::from(&edited.container);
+pub(super) fn mounts(of: &[Allocation], mounts: &mut Vec<Mount>, looks: &mut Vec<Look>) -> Result<(), ContainerError> {
+    for one in of {
+        for edited in list(&one.edits, "mounts") {
+            let target = Path::new(text(edited, "container"));
             if mounts.iter().any(|mount| mount.target == target) {
                 continue;
             }
-            let (volume, path) = (resource.clone(), PathBuf::from(&edited.host));
+            let (volume, path) = (one.resource.clone(), PathBuf::from(text(edited, "host")));
             looks.push(Look::Volume(volume::look::Look::Host { volume, path, type_: String::new() }));
-            mounts.push(mount(resource, edited, target)?);
+            mounts.push(mount(&one.resource, edited)?);
         }
     }
     Ok(())
 }
 
-fn mount(resource: &str, edited: &EditedMount, target: PathBuf) -> Result<Mount, ContainerError> {
+fn mount(resource: &str, edited: &Value) -> Result<Mount, ContainerError> {
     let (mut locked, mut propagation) = (Vec::new(), Propagation::Private);
-    for option in &edited.options {
-        match (OPTIONS.iter().find(|known| *known == option), option.as_str()) {
+    for option in list(edited, "options") {
+        let option = option.as_str().unwrap_or_default();
+        match (OPTIONS.iter().find(|known| **known == option), option) {
             (Some(known), _) => locked.push(*known),
             (None, "slave" | "rslave") => propagation = Propagation::HostToContainer,
             (None, own) if OWN_OPTIONS.contains(&own) => {}
             (None, other) => {
-                let why = format!(
-                    "{resource}: a mount at {} has the option {other}, which is not supported",
-                    edited.container
-                );
+                let target = text(edited, "container");
+                let why = format!("{resource}: a mount at {target} has the option {other}, which is not supported");
                 return Err(ContainerError::config(why));
             }
         }
     }
     Ok(Mount {
-        source: PathBuf::from(&edited.host),
-        target,
-        read_only: edited.read_only,
+        source: text(edited, "host").into(),
+        target: text(edited, "container").into(),
+        read_only: edited["readOnly"] == true,
         recursive_read_only: false,
         propagation,
         locked,
@@ -86,43 +100,46 @@ fn mount(resource: &str, edited: &EditedMount, target: PathBuf) -> Result<Mount,
 
 /// Device nodes, as they are now. A folder below `/dev` stands for the nodes in it. A container that is not root gets them
 /// as its own, unless the plugin gives them an owner.
-pub(super) fn devices(of: Option<&OfContainer>, user: &User) -> io::Result<Vec<GrantedDevice>> {
+pub(super) fn devices(of: &[Allocation], user: &User) -> io::Result<Vec<GrantedDevice>> {
     let mut granted: Vec<GrantedDevice> = Vec::new();
-    for (resource, edits) in edits(of) {
-        for node in &edits.devices {
-            let named = |error: io::Error| io::Error::other(format!("device {} of {resource}: {error}", node.host));
+    for one in of {
+        for node in list(&one.edits, "devices") {
+            let named = |error: io::Error| {
+                io::Error::other(format!("device {} of {}: {error}", text(node, "host"), one.resource))
+            };
             for device in nodes(node).map_err(named)? {
                 if granted.iter().any(|other| other.device.path == device.path) {
                     continue;
                 }
                 if granted.len() >= MOST_NODES {
-                    return Err(named(io::Error::other(format!(
-                        "the container has more than {MOST_NODES} device nodes"
-                    ))));
+                    let why = format!("the container has more than {MOST_NODES} device nodes");
+                    return Err(named(io::Error::other(why)));
                 }
-                granted.push(GrantedDevice { device: owned(device, node, user), access: node.permissions.clone() });
+                let access = text(node, "permissions").to_owned();
+                granted.push(GrantedDevice { device: owned(device, node, user), access });
             }
         }
     }
     Ok(granted)
 }
 
-fn owned(device: HostDevice, node: &DeviceNode, user: &User) -> HostDevice {
-    let own = (user.uid != 0).then_some((user.uid, user.gid));
-    HostDevice {
-        mode: node.mode.unwrap_or(device.mode),
-        uid: node.uid.or(own.map(|(uid, _)| uid)).unwrap_or(device.uid),
-        gid: node.gid.or(own.map(|(_, gid)| gid)).unwrap_or(device.gid),
-        ..device
+fn owned(mut device: HostDevice, node: &Value, user: &User) -> HostDevice {
+    if user.uid != 0 {
+        (device.uid, device.gid) = (user.uid, user.gid);
     }
+    device.mode = number(node, "mode").unwrap_or(device.mode);
+    device.uid = number(node, "uid").unwrap_or(device.uid);
+    device.gid = number(node, "gid").unwrap_or(device.gid);
+    device
 }
 
 /// The nodes that a plugin means, with their paths in the container.
-fn nodes(node: &DeviceNode) -> io::Result<Vec<HostDevice>> {
-    let (host, target) = (Path::new(&node.host), PathBuf::from(&node.container));
-    if let Some(number) = node.number {
-        let (major, minor) = (number.major.into(), number.minor.into());
-        return Ok(vec![HostDevice { path: target, block: number.block, major, minor, mode: 0o660, uid: 0, gid: 0 }]);
+fn nodes(node: &Value) -> io::Result<Vec<HostDevice>> {
+    let (host, target) = (Path::new(text(node, "host")), PathBuf::from(text(node, "container")));
+    let given = &node["number"];
+    if let (Some(major), Some(minor)) = (number(given, "major"), number(given, "minor")) {
+        let (block, major, minor) = (given["block"] == true, major.into(), minor.into());
+        return Ok(vec![HostDevice { path: target, block, major, minor, mode: 0o660, uid: 0, gid: 0 }]);
     }
     // Elsewhere a look at it may never end.
     if !host.starts_with("/dev") {
@@ -131,26 +148,28 @@ fn nodes(node: &DeviceNode) -> io::Result<Vec<HostDevice>> {
     if !host.is_dir() {
         return Ok(vec![HostDevice { path: target, ..HostDevice::at(host)? }]);
     }
-    let all = HostDevice::below(host).into_iter();
-    Ok(all
-        .filter_map(|device| Some(HostDevice { path: target.join(device.path.strip_prefix(host).ok()?), ..device }))
-        .collect())
+    let mut all = Vec::new();
+    for device in HostDevice::below(host) {
+        if let Ok(below) = device.path.strip_prefix(host) {
+            all.push(HostDevice { path: target.join(below), ..device });
+        }
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
-    use sampan_plugins_control::{Number, Pair};
+    use sampan_plugins_control::{DeviceNode, Edits, Mount as EditedMount, Number, Pair};
 
     use super::*;
-    use crate::launch::devices::kept::Allocation;
 
     fn text(text: &str) -> String {
         text.to_owned()
     }
 
-    fn of(edits: Edits) -> OfContainer {
-        let allocation = Allocation { ids: vec![text("0")], edits, ..Allocation::default() };
-        [(text("example.com/gpu"), allocation)].into_iter().collect()
+    fn of(edits: Edits) -> Vec<Allocation> {
+        let edits = serde_json::to_value(edits).unwrap();
+        vec![Allocation { resource: text("example.com/gpu"), ids: vec![text("0")], edits, ..Allocation::default() }]
     }
 
     fn node(host: &str, container: &str) -> DeviceNode {
@@ -168,16 +187,16 @@ mod tests {
     #[test]
     fn container_without_devices_is_not_changed() {
         let (mut all, mut looks) = (Vec::new(), Vec::new());
-        assert!(mounts(None, &mut all, &mut looks).is_ok() && all.is_empty() && looks.is_empty());
-        assert!(env(None).is_empty() && annotations(None).is_empty());
-        assert!(devices(None, &User::default()).unwrap().is_empty());
+        let without = [Allocation::default()];
+        assert!(mounts(&without, &mut all, &mut looks).is_ok() && all.is_empty() && looks.is_empty());
+        assert!(env(&without).is_empty() && annotations(&without).is_empty());
+        assert!(devices(&without, &User::default()).unwrap().is_empty());
     }
 
     #[test]
     fn nodes_have_the_numbers_of_the_board_and_the_names_of_the_plugin() {
-        let with = |edited: DeviceNode, user: &User| {
-            devices(Some(&of(Edits { devices: vec![edited], ..Edits::default() })), user)
-        };
+        let with =
+            |edited: DeviceNode, user: &User| devices(&of(Edits { devices: vec![edited], ..Edits::default() }), user);
         let root = User::default();
         let got = with(node("/dev/null", "/dev/gpu0"), &root).unwrap();
         let device = &got[0].device;
@@ -195,13 +214,13 @@ mod tests {
             assert!(error.starts_with(&format!("device {wrong} of example.com/gpu: ")), "{error}");
         }
         let both = vec![node("/dev/null", "/dev/x"), node("/dev/zero", "/dev/x")];
-        assert_eq!(devices(Some(&of(Edits { devices: both, ..Edits::default() })), &root).unwrap().len(), 1);
+        assert_eq!(devices(&of(Edits { devices: both, ..Edits::default() }), &root).unwrap().len(), 1);
     }
 
     #[test]
     fn folder_stands_for_the_nodes_in_it() {
         let folder = Edits { devices: vec![node("/dev", "/x")], ..Edits::default() };
-        let got = devices(Some(&of(folder)), &User::default()).unwrap();
+        let got = devices(&of(folder), &User::default()).unwrap();
         assert!(got.iter().any(|one| one.device.path == Path::new("/x/null")), "{got:?}");
     }
 
@@ -216,13 +235,13 @@ mod tests {
         let own = Mount { target: "/taken".into(), ..Mount::default() };
         let (mut all, mut looks) = (vec![own], Vec::new());
         let edits = vec![edited("/taken", &[]), edited("/gpu", &["rbind", "nosuid", "nodev"])];
-        assert!(mounts(Some(&of(Edits { mounts: edits, ..Edits::default() })), &mut all, &mut looks).is_ok());
+        assert!(mounts(&of(Edits { mounts: edits, ..Edits::default() }), &mut all, &mut looks).is_ok());
         assert_eq!((all.len(), looks.len()), (2, 1));
         assert_eq!((all[1].read_only, all[1].locked.as_slice()), (true, ["nosuid", "nodev"].as_slice()));
         assert_eq!(all[1].foreign.as_deref(), Some("example.com/gpu"));
         assert_eq!(looks[0].path(), Path::new("/usr/lib/gpu"));
         let edits = vec![edited("/other", &["shared"])];
-        let refused = mounts(Some(&of(Edits { mounts: edits, ..Edits::default() })), &mut all, &mut looks);
+        let refused = mounts(&of(Edits { mounts: edits, ..Edits::default() }), &mut all, &mut looks);
         let why = refused.expect_err("the host would get mounts of the container").to_string();
         assert_eq!(why, "example.com/gpu: a mount at /other has the option shared, which is not supported");
     }
@@ -231,7 +250,7 @@ mod tests {
     fn variables_and_annotations_are_in_order() {
         let pair = |name: &str, value: &str| Pair { name: text(name), value: text(value) };
         let edits = Edits { env: vec![pair("A", "1")], annotations: vec![pair("b", "2")], ..Edits::default() };
-        assert_eq!(env(Some(&of(edits.clone()))), [(text("A"), text("1"))]);
-        assert_eq!(annotations(Some(&of(edits))), [(text("b"), text("2"))]);
+        assert_eq!(env(&of(edits.clone())), [(text("A"), text("1"))]);
+        assert_eq!(annotations(&of(edits)), [(text("b"), text("2"))]);
     }
 }

@@ -4,6 +4,7 @@
 //! container that runs is in a file, and one that is in no file has not started. The kubelet keeps the same in
 //! `kubelet_internal_checkpoint` (K8s pkg/kubelet/cm/devicemanager).
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,8 +12,7 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::Pod;
 use sampan_json::SetField;
-use sampan_plugins_control::Edits;
-use serde::Deserialize;
+use sampan_plugins_control::are_edits;
 use serde_json::Value;
 
 use crate::paths::Paths;
@@ -20,7 +20,6 @@ use crate::pod::record::ContainerKind;
 use crate::pod::spec::{uid, with_kinds};
 use crate::sys::files::{named, replace};
 use crate::sys::from_json::from_json;
-use crate::sys::vec_map::VecMap;
 
 /// Maximum size of a file that is read, in bytes.
 const FILE_LIMIT: u64 = 16 << 20;
@@ -28,79 +27,103 @@ const FILE_LIMIT: u64 = 16 << 20;
 /// What a container has of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
+    /// Pod, by its uid.
+    pub uid: String,
+    pub container: String,
+    pub resource: String,
     /// Empty: the container has started without the resource, because no plugin had it.
     pub ids: Vec<String>,
     /// The plugin wants to know of every start.
     pub pre_start: bool,
-    pub edits: Edits,
+    /// [`sampan_plugins_control::Edits`] as JSON, checked; null without devices.
+    pub edits: Value,
 }
 
-/// Allocations of a container, by resource.
-pub type OfContainer = VecMap<String, Allocation>;
-
-/// Allocations of a pod, by container.
-pub type OfPod = VecMap<String, OfContainer>;
-
-/// All allocations, by the pods' uids.
+/// All allocations.
 #[derive(Debug, Default)]
 pub struct Kept {
-    pods: VecMap<String, OfPod>,
+    /// Sorted by pod, container and resource.
+    all: Vec<Allocation>,
     /// Pods whose files are older.
     unsaved: Vec<String>,
+    /// What containers had before. It is held until their files do not name it any more.
+    given_up: Vec<Allocation>,
+    /// Pods whose file was damaged: what their containers have is not known.
+    damaged: Vec<String>,
 }
 
 impl Kept {
     /// Reads the files of all pods. One that cannot be read counts as none.
     pub fn load(paths: &Paths) -> Self {
-        let folders = fs::read_dir(paths.pods()).into_iter().flatten().flatten();
-        let uids = folders.filter_map(|folder| folder.file_name().into_string().ok());
-        let files = uids.filter_map(|uid| {
-            let text = bytes(&paths.plugin_devices(&uid)).ok()?;
-            Some((uid, text))
-        });
-        let (kept, wrong) = Self::rebuild(files);
-        for uid in wrong {
-            log::error!("pod {uid}: its devices of plugins are forgotten, because their file is damaged");
+        let mut kept = Self::default();
+        for folder in fs::read_dir(paths.pods()).into_iter().flatten().flatten() {
+            let Ok(uid) = folder.file_name().into_string() else { continue };
+            let Ok(text) = bytes(&paths.plugin_devices(&uid)) else { continue };
+            if !kept.take(&uid, &text) {
+                log::error!("pod {uid}: its devices of plugins are forgotten, because their file is damaged");
+            }
         }
         kept
     }
 
-    /// The allocations in these files, by uid, and the pods whose file is not whole: it counts as none.
-    fn rebuild(files: impl Iterator<Item = (String, Vec<u8>)>) -> (Self, Vec<String>) {
-        let (mut kept, mut wrong) = (Self::default(), Vec::new());
-        for (uid, text) in files {
-            match parse(&text) {
-                Some(of_pod) => drop(kept.pods.insert(uid, of_pod)),
-                None => wrong.push(uid),
-            }
+    /// Adds the allocations of a pod's file. A damaged file counts as none; returns false.
+    fn take(&mut self, uid: &str, text: &[u8]) -> bool {
+        let Some(all) = parse(uid, text) else {
+            self.damaged.push(uid.to_owned());
+            return false;
+        };
+        for one in all {
+            self.insert(one);
         }
-        (kept, wrong)
+        true
     }
 
-    pub fn of(&self, uid: &str, container: &str) -> Option<&OfContainer> {
-        self.pods.get(uid)?.get(container)
+    fn insert(&mut self, allocation: Allocation) {
+        match self.all.binary_search_by(|one| order(one, &allocation)) {
+            Ok(at) => self.given_up.push(std::mem::replace(&mut self.all[at], allocation)),
+            Err(at) => self.all.insert(at, allocation),
+        }
     }
 
-    /// Containers of the pod that have devices, and these.
-    pub fn of_pod(&self, uid: &str) -> impl Iterator<Item = (&String, &OfContainer)> {
-        self.pods.get(uid).into_iter().flat_map(|of_pod| of_pod.iter())
+    /// What a container of the pod has.
+    pub fn of(&self, uid: &str, container: &str) -> &[Allocation] {
+        self.those(&|one| one.uid == uid && one.container == container)
+    }
+
+    /// What all containers of the pod have.
+    pub fn of_pod(&self, uid: &str) -> &[Allocation] {
+        self.those(&|one| one.uid == uid)
+    }
+
+    /// The part for which `are` holds; it is in one piece.
+    fn those(&self, are: &dyn Fn(&Allocation) -> bool) -> &[Allocation] {
+        let from = self.all.iter().position(are).unwrap_or(self.all.len());
+        let rest = self.all.get(from..).unwrap_or_default();
+        let count = rest.iter().take_while(|one| are(one)).count();
+        rest.get(..count).unwrap_or_default()
     }
 
     pub fn get(&self, uid: &str, container: &str, resource: &str) -> Option<&Allocation> {
-        self.of(uid, container)?.get(resource)
+        self.of(uid, container).iter().find(|one| one.resource == resource)
     }
 
     /// Whether a container of the pod has devices of a plugin.
     pub fn has(&self, uid: &str) -> bool {
-        self.pods.contains_key(uid)
+        !self.of_pod(uid).is_empty()
+    }
+
+    /// Whether the pod's file was damaged.
+    pub fn is_damaged(&self, uid: &str) -> bool {
+        self.damaged.iter().any(|other| other == uid)
     }
 
     /// Devices of this resource that containers of these pods have.
-    pub fn held<'a>(&'a self, resource: &str, pods: impl Fn(&str) -> bool) -> BTreeSet<&'a str> {
+    pub fn held(&self, resource: &str, pods: &dyn Fn(&str) -> bool) -> BTreeSet<&str> {
         let mut held = BTreeSet::new();
-        for (_, of_pod) in self.pods.iter().filter(|(uid, _)| pods(uid)) {
-            let allocations = of_pod.values().filter_map(|of_container| of_container.get(resource));
-            held.extend(allocations.flat_map(|allocation| allocation.ids.iter().map(String::as_str)));
+        for one in self.all.iter().chain(&self.given_up) {
+            if one.resource == resource && pods(&one.uid) {
+                held.extend(one.ids.iter().map(String::as_str));
+            }
         }
         held
     }
@@ -108,27 +131,30 @@ impl Kept {
     /// Devices that init containers pass on to this container: they have ended when it starts. Those of sidecars, and what
     /// another container has taken over, are in use (K8s manager.go, `devicesToReuse`).
     pub fn lent(&self, pod: &Pod, container: &str, resource: &str) -> Vec<String> {
-        let (mut passed, mut used) = (Vec::new(), BTreeSet::new());
-        for (other, kind) in pod.spec.iter().flat_map(with_kinds).filter(|(other, _)| other.name != container) {
-            let ids = self.get(uid(pod), &other.name, resource).map(|one| one.ids.as_slice()).unwrap_or_default();
-            match kind {
-                ContainerKind::Init => passed.extend(ids.iter().cloned()),
-                _ => used.extend(ids),
+        let (mut passed, mut used) = (Vec::<String>::new(), Vec::new());
+        for (other, kind) in pod.spec.iter().flat_map(with_kinds) {
+            if other.name == container {
+                continue;
+            }
+            let Some(has) = self.get(uid(pod), &other.name, resource) else { continue };
+            let ids = if kind == ContainerKind::Init { &mut passed } else { &mut used };
+            for id in &has.ids {
+                if !ids.contains(id) {
+                    ids.push(id.clone());
+                }
             }
         }
-        let mut seen = BTreeSet::new();
-        passed.retain(|id| !used.contains(id) && seen.insert(id.clone()));
+        passed.retain(|id| !used.contains(id));
         passed
     }
 
-    /// A container that had none has these devices from now on, until its pod ends: a file never gives one up while another
-    /// pod may take it. [`Kept::save`] must succeed before the container starts.
-    pub fn put(&mut self, uid: &str, container: &str, resource: &str, allocation: Allocation) {
-        let of_pod = self.pods.get_or_default(uid.to_owned());
-        of_pod.get_or_default(container.to_owned()).insert(resource.to_owned(), allocation);
-        if !self.unsaved.iter().any(|other| other == uid) {
-            self.unsaved.push(uid.to_owned());
+    /// A container has these devices from now on, until its pod ends. [`Kept::save`] must succeed before it starts. Those
+    /// that it had before are free after that: no crash finds them in two files.
+    pub fn put(&mut self, allocation: Allocation) {
+        if !self.unsaved.contains(&allocation.uid) {
+            self.unsaved.push(allocation.uid.clone());
         }
+        self.insert(allocation);
     }
 
     /// Writes all files that have changed; they are on the disk when this returns.
@@ -137,29 +163,40 @@ impl Kept {
     /// A file cannot be written. Nothing is forgotten: another call tries again.
     pub fn save(&mut self, paths: &Paths) -> io::Result<()> {
         while let Some(uid) = self.unsaved.first() {
-            if let Some(of_pod) = self.pods.get(uid) {
+            let own = self.of_pod(uid);
+            if !own.is_empty() {
                 let path = paths.plugin_devices(uid);
-                replace(&path, &text(of_pod)?, true).map_err(named(&path))?;
+                replace(&path, &text(own), true).map_err(named(&path))?;
             }
-            self.unsaved.remove(0);
+            let saved = self.unsaved.remove(0);
+            self.given_up.retain(|one| one.uid != saved);
         }
         Ok(())
     }
 
     /// The pod has ended. Returns whether it had any.
     pub fn free(&mut self, uid: &str, paths: &Paths) -> bool {
-        self.unsaved.retain(|other| other != uid);
-        let had = self.pods.remove(uid).is_some();
+        let had = self.has(uid);
         if had && let Err(error) = crate::sys::files::unless_missing(fs::remove_file(paths.plugin_devices(uid))) {
             log::warn!("pod {uid}: {error}");
         }
+        self.retain(&|other| other != uid);
         had
     }
 
     /// Forgets pods that there are not.
-    pub fn retain(&mut self, exists: impl Fn(&str) -> bool) {
-        self.pods.retain(|uid, _| exists(uid));
+    pub fn retain(&mut self, exists: &dyn Fn(&str) -> bool) {
+        for list in [&mut self.all, &mut self.given_up] {
+            list.retain(|one| exists(&one.uid));
+        }
+        self.unsaved.retain(|uid| exists(uid));
+        self.damaged.retain(|uid| exists(uid));
     }
+}
+
+fn order(one: &Allocation, other: &Allocation) -> Ordering {
+    let by_container = one.uid.cmp(&other.uid).then_with(|| one.container.cmp(&other.container));
+    by_container.then_with(|| one.resource.cmp(&other.resource))
 }
 
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
@@ -169,36 +206,43 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// `{CONTAINER: {RESOURCE: {"ids", "preStart", "env", "mounts", "devices", "annotations"}}}`
-fn text(of_pod: &OfPod) -> serde_json::Result<Vec<u8>> {
+fn text(of_pod: &[Allocation]) -> Vec<u8> {
     let mut all = Value::Null;
-    for (container, resources) in of_pod.iter() {
-        for (resource, allocation) in resources.iter() {
-            let mut one = serde_json::to_value(&allocation.edits)?;
-            one.set("ids", allocation.ids.clone().into());
-            one.set("preStart", allocation.pre_start.into());
-            all.set_at(&[container.as_str(), resource.as_str()], one);
-        }
+    for allocation in of_pod {
+        let mut one = allocation.edits.clone();
+        one.set("ids", allocation.ids.clone().into());
+        one.set("preStart", allocation.pre_start.into());
+        all.set_at(&[allocation.container.as_str(), allocation.resource.as_str()], one);
     }
-    Ok(all.to_string().into_bytes())
+    all.to_string().into_bytes()
 }
 
 /// `None` for a file that is not whole.
-fn parse(text: &[u8]) -> Option<OfPod> {
-    let mut all: Value = from_json(text).ok()?;
-    let mut of_pod = OfPod::new();
-    for (container, resources) in all.as_object_mut()? {
+fn parse(uid: &str, text: &[u8]) -> Option<Vec<Allocation>> {
+    let mut file: Value = from_json(text).ok()?;
+    let mut all = Vec::new();
+    for (container, resources) in file.as_object_mut()? {
         for (resource, one) in resources.as_object_mut()? {
-            of_pod.get_or_default(container.clone()).insert(resource.clone(), allocation(one.take())?);
+            let (uid, container, resource) = (uid.to_owned(), container.clone(), resource.clone());
+            all.push(Allocation { uid, container, resource, ..allocation(one.take())? });
         }
     }
-    Some(of_pod)
+    Some(all)
 }
 
-fn allocation(one: Value) -> Option<Allocation> {
-    let text = |id: &Value| id.as_str().map(str::to_owned);
-    let ids = one["ids"].as_array()?.iter().map(text).collect::<Option<Vec<_>>>()?;
-    let pre_start = one["preStart"].as_bool()?;
-    Some(Allocation { ids, pre_start, edits: Edits::deserialize(one).ok()? })
+fn allocation(mut edits: Value) -> Option<Allocation> {
+    let fields = edits.as_object_mut()?;
+    let (listed, pre_start) = (fields.remove("ids")?, fields.remove("preStart")?.as_bool()?);
+    let mut ids = Vec::new();
+    for id in listed.as_array()? {
+        ids.push(id.as_str()?.to_owned());
+    }
+    if ids.is_empty() {
+        edits = Value::Null;
+    } else if !are_edits(&edits) {
+        return None;
+    }
+    Some(Allocation { ids, pre_start, edits, ..Allocation::default() })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `plugins` | resources of plugins, and what a container or pod gets of them |
+//! | `plugins` | resources of plugins, and in `next` what a container or pod gets of them |
 //! | `kept` | which devices containers have, on the disk |
 //! | `shortage` | why there are none, in the kubelet's words |
 
@@ -30,6 +30,7 @@ use crate::paths::Paths;
 use crate::pod::extended_resources;
 use crate::pod::record::ContainerKind;
 use crate::pod::spec::{uid, with_kinds};
+use crate::sys::files::unless_missing;
 use crate::sys::from_json::from_json;
 use crate::sys::gather::Gather;
 use crate::sys::vec_map::VecMap;
@@ -132,7 +133,7 @@ impl Devices {
     /// The pod has ended.
     pub fn free(&mut self, uid: &str, paths: &Paths) {
         if self.held.remove(uid).is_some()
-            && let Err(error) = std::fs::remove_file(file(paths, uid))
+            && let Err(error) = unless_missing(std::fs::remove_file(file(paths, uid)))
         {
             log::warn!("pod {uid}: {error}");
         }

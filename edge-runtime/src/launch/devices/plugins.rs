@@ -1,28 +1,28 @@
-//! Resources of device plugins: what their plugins report, and what a container or pod gets of it. Decides alone; the
+//! Resources of device plugins: what their plugins report. What a container or pod gets of it is decided in `next`; the
 //! plugins are asked elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod next;
+
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use sampan_plugins_control::{Device, MAX_RESOURCES};
 
+pub use self::next::{Admitted, Next, is_early};
 use super::kept::Kept;
-use super::shortage::Shortage;
 use crate::config::Config;
 use crate::paths::Paths;
 use crate::pod::clock::Mono;
 use crate::pod::extended_resources;
-use crate::pod::record::PodRecord;
-use crate::pod::spec::{containers_of, uid};
+use crate::pod::spec::containers_of;
+use crate::sys::files::{named, replace};
 use crate::sys::vec_map::VecMap;
 
 /// How long a resource is there without its plugin (K8s pkg/kubelet/cm/devicemanager/types.go, `endpointStopGracePeriod`).
 /// Then it has no devices.
 const WITHOUT_PLUGIN: Duration = Duration::from_secs(300);
-
-/// After a boot plugins may be slow to start: for this long no pod is refused for a device that is missing.
-const BOOT: Duration = Duration::from_secs(300);
 
 /// Resources that are known at once: those that plugins have, and those that they had.
 const MOST: usize = 2 * MAX_RESOURCES;
@@ -36,27 +36,37 @@ pub struct Plugins {
     /// Resources that the node has without a plugin, by its configuration.
     taken: BTreeSet<String>,
     resources: VecMap<String, Resource>,
+    /// The file is older than the names of `resources`.
+    unsaved: bool,
     pub kept: Kept,
 }
 
 #[derive(Debug, Default)]
 struct Resource {
-    /// By id; whether it is healthy.
-    devices: BTreeMap<String, bool>,
+    /// As its plugin has listed them last.
+    devices: Vec<Device>,
     /// Since when it has no plugin.
     gone: Option<Mono>,
     /// The helper that is connected has named it.
     named: bool,
+    /// It had a plugin since this daemon started. Otherwise only its name is known, from the file.
+    seen: bool,
 }
 
 impl Resource {
+    /// Whether a device that the plugin has listed last is healthy.
+    fn health(&self, id: &str) -> Option<bool> {
+        let at = self.devices.binary_search_by(|device| device.id.as_str().cmp(id)).ok()?;
+        self.devices.get(at).map(|device| device.healthy)
+    }
+
     fn is_healthy(&self, id: &str) -> bool {
-        self.gone.is_none() && self.devices.get(id) == Some(&true)
+        self.gone.is_none() && self.health(id) == Some(true)
     }
 
     fn healthy(&self) -> impl Iterator<Item = &String> {
-        let all = self.devices.iter().filter(|(_, healthy)| **healthy && self.gone.is_none());
-        all.map(|(id, _)| id)
+        let all = self.devices.iter().filter(|device| device.healthy && self.gone.is_none());
+        all.map(|device| &device.id)
     }
 
     fn is_over(&self, now: Mono) -> bool {
@@ -64,33 +74,44 @@ impl Resource {
     }
 }
 
-/// What a container does next about one resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// It has what it needs.
-    Ready,
-    /// No plugin has ever had the resource: as in Kubernetes, the container starts without it.
-    Without,
-    /// Tell the plugin that it starts with these devices.
-    PreStart(Vec<String>),
-    /// Have the plugin allocate: devices that must be among them, and others that are free.
-    Allocate { had: Vec<String>, free: Vec<String> },
-    /// Try again when a plugin has news.
-    Wait(Shortage),
-    /// It cannot be.
-    Never(String),
-}
-
-/// A pod that has been admitted and has not ended.
-pub type Admitted<'a> = (&'a Pod, &'a PodRecord);
-
 impl Plugins {
     pub fn load(config: &Config, paths: &Paths) -> Self {
         if !config.plugins.device_plugins {
             return Self::default();
         }
         let taken = config.devices.keys().cloned().collect();
-        Self { is_on: true, taken, kept: Kept::load(paths), ..Self::default() }
+        let mut own = Self { is_on: true, taken, kept: Kept::load(paths), ..Self::default() };
+        own.load_names(&paths.plugin_resources());
+        own
+    }
+
+    /// Reads which resources plugins had before this daemon started. As in the kubelet, they are still a plugin's (K8s
+    /// manager.go, `readCheckpoint`).
+    fn load_names(&mut self, file: &Path) {
+        let Ok(text) = std::fs::read_to_string(file) else { return };
+        for name in text.lines().take(MOST) {
+            if extended_resources::is_extended(name) && !self.taken.contains(name) {
+                let unseen = Resource { gone: Some(Mono(0)), ..Resource::default() };
+                self.resources.insert(name.to_owned(), unseen);
+            }
+        }
+    }
+
+    /// Writes the names of all resources to the disk, if one is new. A failure is logged, and repaired with the next change.
+    pub fn save_names(&mut self, paths: &Paths) {
+        if !std::mem::take(&mut self.unsaved) {
+            return;
+        }
+        let mut text = String::new();
+        for name in self.resources.keys() {
+            text.push_str(name);
+            text.push('\n');
+        }
+        let file = paths.plugin_resources();
+        if let Err(error) = replace(&file, text.as_bytes(), true).map_err(named(&file)) {
+            log::warn!("names of resources of plugins are not kept: {error}");
+            self.unsaved = true;
+        }
     }
 
     /// Of a helper that has named all, which is nothing.
@@ -100,17 +121,32 @@ impl Plugins {
     }
 
     /// Resources that the container asks plugins for, and how many of each.
-    pub fn wanted(&self, container: &Container) -> BTreeMap<String, usize> {
-        let mut wanted = if self.is_on { extended_resources::of(container) } else { BTreeMap::new() };
-        wanted.retain(|resource, _| !self.taken.contains(resource));
+    pub fn wanted(&self, container: &Container) -> Vec<(String, usize)> {
+        let mut wanted = Vec::new();
+        if self.is_on {
+            for (resource, count) in extended_resources::of(container) {
+                if !self.taken.contains(&resource) {
+                    wanted.push((resource, count));
+                }
+            }
+        }
         wanted
     }
 
-    /// Names of resources with the number of all devices and of healthy ones.
+    /// Names of resources with the number of all devices and of healthy ones. Those of the file are left out until the helper
+    /// has named all: their plugins may be connected to it.
     pub fn capacity(&self, now: Mono) -> impl Iterator<Item = (&String, usize, usize)> {
-        self.resources.iter().map(move |(name, resource)| match resource.is_over(now) {
+        let known = self.resources.iter().filter(|(_, resource)| resource.seen || self.told);
+        known.map(move |(name, resource)| match resource.is_over(now) {
             true => (name, 0, 0),
             false => (name, resource.devices.len(), resource.healthy().count()),
+        })
+    }
+
+    /// Whether the pod asks for this resource of plugins, or for any.
+    pub fn concerns(&self, pod: &Pod, resource: Option<&str>) -> bool {
+        containers_of(pod).any(|container| {
+            self.wanted(container).iter().any(|(wanted, _)| resource.is_none_or(|resource| wanted == resource))
         })
     }
 
@@ -129,12 +165,15 @@ impl Plugins {
             log::warn!("{name} of a device plugin is left out: there are more than {MOST} resources");
             return false;
         }
-        let mut by_id = BTreeMap::new();
-        by_id.extend(devices.into_iter().map(|device| (device.id, device.healthy)));
-        let resource = self.resources.get_or_default(name.to_owned());
-        let is_news = !resource.named || resource.gone.is_some() || resource.devices != by_id;
-        (resource.devices, resource.gone, resource.named) = (by_id, None, true);
+        let resource = self.entry(name);
+        let is_news = !resource.named || resource.gone.is_some() || resource.devices != devices;
+        (resource.devices, resource.gone, resource.named, resource.seen) = (devices, None, true, true);
         is_news
+    }
+
+    fn entry(&mut self, name: &str) -> &mut Resource {
+        self.unsaved |= !self.resources.contains_key(name);
+        self.resources.get_or_default(name.to_owned())
     }
 
     /// Makes room for one more resource: one whose plugin has gone is forgotten.
@@ -154,9 +193,9 @@ impl Plugins {
         if self.taken.contains(name) || !self.has_room(name) {
             return false;
         }
-        let resource = self.resources.get_or_default(name.to_owned());
-        resource.named = true;
-        let is_news = resource.gone.is_none();
+        let resource = self.entry(name);
+        let is_news = resource.gone.is_none() || !resource.seen;
+        (resource.named, resource.seen) = (true, true);
         resource.gone.get_or_insert(now);
         is_news
     }
@@ -180,147 +219,13 @@ impl Plugins {
 
     /// Health of a device as the API names it. What its plugin says counts only while it is there.
     pub fn health(&self, resource: &str, id: &str) -> &'static str {
-        match self.resources.get(resource).filter(|resource| resource.gone.is_none()) {
-            Some(resource) => match resource.devices.get(id) {
-                Some(true) => "Healthy",
-                Some(false) => "Unhealthy",
-                None => "Unknown",
-            },
+        let known = self.resources.get(resource).filter(|resource| resource.gone.is_none());
+        match known.and_then(|known| known.health(id)) {
+            Some(true) => "Healthy",
+            Some(false) => "Unhealthy",
             None => "Unknown",
         }
     }
-
-    /// What `container` of the pod does next about `count` devices of a resource. `others`: all pods, for containers that
-    /// have devices of which no file tells.
-    ///
-    /// A container that has devices keeps them, also while its plugin is away. Only where the plugin was not seen since this
-    /// daemon started, or wants to know of starts, the container waits for it: after a boot a plugin may have to prepare
-    /// devices first.
-    pub fn next(
-        &self,
-        (pod, container): (&Pod, &str),
-        (resource, count): (&str, usize),
-        others: &[Admitted<'_>],
-        now: Mono,
-    ) -> Next {
-        let kept = self.kept.get(uid(pod), container, resource).filter(|kept| !kept.ids.is_empty());
-        let Some(known) = self.resources.get(resource) else {
-            let is_early = kept.is_some() || !self.told || is_early(now);
-            return if is_early { Next::Wait(Shortage::Unregistered) } else { Next::Without };
-        };
-        if let Some(kept) = kept {
-            if kept.ids.len() != count {
-                let had = kept.ids.len();
-                let container = format!("container {container:?} changed request for resource {resource:?}");
-                return Next::Never(format!("{container} from {had} to {count}"));
-            }
-            return match known.gone.is_some() {
-                true if kept.pre_start => Next::Wait(Shortage::NoneHealthy),
-                true => Next::Ready,
-                false if !kept.ids.iter().all(|id| known.is_healthy(id)) => Next::Wait(Shortage::OwnUnhealthy),
-                false if kept.pre_start => Next::PreStart(kept.ids.clone()),
-                false => Next::Ready,
-            };
-        }
-        if let Some(shortage) = missing(known, now) {
-            return Next::Wait(shortage);
-        }
-        let mut had = self.kept.lent(pod, container, resource);
-        had.retain(|id| known.is_healthy(id));
-        had.truncate(count);
-        let held = self.kept.held(resource, |_| true);
-        let mut free: Vec<String> = known.healthy().filter(|id| !held.contains(id.as_str())).cloned().collect();
-        if self.has_unknown_holder(resource, others) {
-            free.clear();
-        }
-        let available = had.len().saturating_add(free.len());
-        if available < count {
-            return Next::Wait(Shortage::TooFew { requested: count, available });
-        }
-        Next::Allocate { had, free }
-    }
-
-    /// Why the pod cannot be admitted beside `others`, of which `keeps` tells by their uids whether they keep what they
-    /// have, and whether to wait for it as plugins may be about to start.
-    pub fn refusal(
-        &self,
-        pod: &Pod,
-        others: &[Admitted<'_>],
-        keeps: impl Fn(&str) -> bool,
-        now: Mono,
-    ) -> Option<(String, bool)> {
-        if !self.is_on {
-            return None;
-        }
-        let wants = extended_resources::of_pod(pod).into_iter().filter(|(resource, _)| !self.taken.contains(resource));
-        let is_early = !self.told || is_early(now);
-        for (resource, requested) in wants {
-            let requested = usize::try_from(requested).unwrap_or(usize::MAX);
-            let shortage = match self.resources.get(&resource) {
-                // As one that an administrator has put into the Node object.
-                None if !is_early => continue,
-                None => Shortage::Unregistered,
-                Some(known) => match missing(known, now) {
-                    Some(shortage) => shortage,
-                    None => {
-                        let available = self.available(&resource, known, others, &keeps);
-                        if available >= requested {
-                            continue;
-                        }
-                        Shortage::TooFew { requested, available }
-                    }
-                },
-            };
-            return Some((shortage.text(&resource), is_early));
-        }
-        None
-    }
-
-    /// Healthy devices that no container has, without those that pods will get which have been admitted.
-    fn available(
-        &self,
-        resource: &str,
-        known: &Resource,
-        others: &[Admitted<'_>],
-        keeps: &impl Fn(&str) -> bool,
-    ) -> usize {
-        if self.has_unknown_holder(resource, others) {
-            return 0;
-        }
-        let held = self.kept.held(resource, keeps);
-        let free = known.healthy().filter(|id| !held.contains(id.as_str())).count();
-        let outstanding = others.iter().filter(|(other, _)| keeps(uid(other))).map(|(other, _)| {
-            let wants = extended_resources::of_pod(other).get(resource).copied().unwrap_or(0);
-            let has = self.kept.held(resource, |holder| holder == uid(other)).len();
-            usize::try_from(wants).unwrap_or(0).saturating_sub(has)
-        });
-        free.saturating_sub(outstanding.fold(0, usize::saturating_add))
-    }
-
-    /// Whether a container that runs has devices of this resource that are in no file: the file was damaged. Which these
-    /// are is not known, so none is free.
-    fn has_unknown_holder(&self, resource: &str, pods: &[Admitted<'_>]) -> bool {
-        pods.iter().any(|(pod, record)| {
-            containers_of(pod).any(|container| {
-                let state = record.containers.get(&container.name).map(|container| &container.state);
-                state.is_some_and(|state| state.process().is_some())
-                    && self.kept.get(uid(pod), &container.name, resource).is_none()
-                    && self.wanted(container).contains_key(resource)
-            })
-        })
-    }
-}
-
-fn missing(known: &Resource, now: Mono) -> Option<Shortage> {
-    if known.is_over(now) {
-        return Some(Shortage::Unregistered);
-    }
-    known.healthy().next().is_none().then_some(Shortage::NoneHealthy)
-}
-
-/// Whether the machine has just booted.
-pub fn is_early(now: Mono) -> bool {
-    now.as_duration() < BOOT
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use crate::net::namespaces::PodNamespaces;
 use crate::pod::spec::{host_network, uid};
 use crate::sys::files::private_dir;
 use crate::sys::host;
-use crate::volume::csi::{self, CsiVolume};
-use crate::volume::{self, DownwardFacts, VolumeContext, VolumeError};
+use crate::volume::csi::CsiVolume;
+use crate::volume::{self, DownwardFacts, VolumeContext, VolumeError, csi_pod};
 
 impl Sandboxes {
     /// Returns the work of a helper before [`Sandboxes::prepare`].
@@ -38,15 +38,15 @@ impl Sandboxes {
     /// # Errors
     /// A claim is not bound yet, or is of another pod.
     pub fn csi_volumes(&self, pod: &Pod, objects: Objects<'_>) -> Result<Vec<CsiVolume>, VolumeError> {
-        csi::of_pod(&self.volume_context(pod, objects, &self.downward(pod, &[])))
+        csi_pod::of_pod(&self.volume_context(pod, objects, &self.downward(pod, &[])))
     }
 
     /// Returns the order to mount one of them.
     ///
     /// # Errors
-    /// Same as [`csi::order`].
+    /// Same as [`csi_pod::order`].
     pub fn csi_order(&self, pod: &Pod, folder: &str, objects: Objects<'_>) -> Result<CsiMount, VolumeError> {
-        csi::order(&self.volume_context(pod, objects, &self.downward(pod, &[])), folder)
+        csi_pod::order(&self.volume_context(pod, objects, &self.downward(pod, &[])), folder)
     }
 
     /// Converts a helper's failure at a volume into the pod's error. Slow work continues in another helper while the

@@ -1,7 +1,6 @@
 //! Network configurations: files of a folder, in the order of their names, the first usable one wins. Parsing is pure.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -119,7 +118,7 @@ fn is_name(text: &str) -> bool {
 pub fn load(folder: &Path) -> std::io::Result<(Option<NetworkList>, Vec<String>)> {
     let mut complaints = Vec::new();
     for file in files(folder)? {
-        let read = read(&file).map_err(|error| error.to_string());
+        let read = sampan_file::read(&file, SIZE_LIMIT).map_err(|error| error.to_string());
         match read.and_then(|bytes| parse(&bytes).map_err(|error| error.to_string())) {
             Ok(list) => return Ok((Some(list), complaints)),
             Err(error) => complaints.push(format!("{}: {error}", file.display())),
@@ -136,15 +135,6 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(ours).collect();
     sort(&mut files);
     Ok(files)
-}
-
-fn read(file: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    fs::File::open(file)?.take(SIZE_LIMIT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > SIZE_LIMIT {
-        return Err(std::io::Error::other(format!("larger than {SIZE_LIMIT} bytes")));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Which namespaces the bridge is told, and when the loop is woken for the helper.
 
+use std::process::Command;
+use std::rc::Rc;
+
 use edge_protocol::message::ToCloud;
+use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 use crate::link::LinkHandle;
@@ -49,4 +53,32 @@ fn loop_is_not_woken_for_a_helper_that_does_not_run() {
     services.names_changed();
     dns.not_before = Some(Mono(1));
     assert_eq!(dns.wake(services), None);
+}
+
+#[test]
+fn refused_link_is_made_later() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return;
+    }
+    let ip = |words: &[&str]| assert!(Command::new("ip").args(words).status().unwrap().success(), "{words:?}");
+    // A thread of its own, whose namespace ends with it.
+    let work = move || {
+        unshare(CloneFlags::CLONE_NEWNET).unwrap();
+        let mut bench = Bench::new();
+        let mut config = (*bench.node.cx.config).clone();
+        (config.network.mode, config.network.bridge) = (NetworkMode::Cni, "late".to_owned());
+        bench.node.cx.config = Rc::new(config);
+        ip(&["link", "add", "dns-late", "type", "veth", "peer", "name", "other"]);
+        let Node { dns, cx, services, launch, .. } = &mut bench.node;
+        dns.answers = true;
+        assert_eq!(dns.wanted(cx, launch, services), Some(Vec::new()), "a link of another kind has the name");
+        let again = dns.again.map(|(at, _)| at);
+        assert!(again > Some(cx.mono()) && dns.wake(services) == again);
+        ip(&["link", "delete", "dns-late"]);
+        assert_eq!(dns.wanted(cx, launch, services), Some(Vec::new()), "not at once");
+        dns.again = Some((Mono(0), 1));
+        assert!(dns.wanted(cx, launch, services).is_some_and(|addresses| !addresses.is_empty()));
+        assert_eq!(dns.wake(services), None);
+    };
+    std::thread::spawn(work).join().unwrap();
 }

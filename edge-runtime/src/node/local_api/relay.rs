@@ -6,7 +6,7 @@ use edge_protocol::message::{ApiRequest, StreamId};
 use edge_protocol::stream::StreamEvent;
 use sampan_api_control::frame::{self, Frame};
 use sampan_api_control::{INITIAL_CREDIT, Kind, MAX_DATA};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::counters;
 use crate::link::LinkHandle;
@@ -16,8 +16,11 @@ use crate::sys::vec_map::VecMap;
 /// The helper has sent what is not a request: both are of one build, so that is a mistake of one of them.
 const NO_REQUEST: &str = "the daemon does not understand the request: edge-api is of another version";
 
-/// Status code of HTTP.
-const UNAVAILABLE: u16 = 503;
+/// Head of an answer to a request that was not sent (`ApiAnswer`).
+const UNAVAILABLE: &str = r#"{"status":503,"headers":[["content-type","application/json"],["retry-after","30"]]}"#;
+/// Its body, in which the message is missing: the API's Status.
+const STATUS_HEAD: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"#;
+const STATUS_TAIL: &str = r#","reason":"ServiceUnavailable","code":503}"#;
 
 /// Streams that are open, and frames that wait for the helper.
 pub(super) struct Relay {
@@ -80,13 +83,9 @@ impl Relay {
 
     /// Answers a request that was not sent, as the API does when it cannot serve: its pod learns why, and may repeat it.
     fn refuse(&mut self, number: u64, why: &str) {
-        let headers = [["content-type", "application/json"], ["retry-after", "30"]];
-        let body = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": why, "reason": "ServiceUnavailable", "code": UNAVAILABLE,
-        });
-        let mut answer = records(OPENED, json!({"status": UNAVAILABLE, "headers": headers}).to_string().as_bytes());
-        answer.extend(records(STDOUT, body.to_string().as_bytes()));
+        let body = [STATUS_HEAD, &Value::from(why).to_string(), STATUS_TAIL].concat();
+        let mut answer = records(OPENED, UNAVAILABLE.as_bytes());
+        answer.extend(records(STDOUT, body.as_bytes()));
         answer.extend(records(STATUS, b""));
         answer.chunks(MAX_DATA).for_each(|part| frame::write(number, Kind::Data, part, &mut self.out));
         self.end(number, "");
@@ -218,6 +217,7 @@ mod tests {
         let head: ApiAnswer = serde_json::from_slice(&head.data).unwrap();
         assert_eq!((head.status, head.headers.len()), (503, 2));
         let status: Value = serde_json::from_slice(&body.data).unwrap();
+        assert_eq!((status["kind"].as_str(), status["code"].as_u64()), (Some("Status"), Some(503)));
         status["message"].as_str().unwrap().to_owned()
     }
 

@@ -3,10 +3,12 @@
 use edge_protocol::message::TokenAnswer;
 use edge_protocol::version::{API, TOKENS};
 use k8s_openapi::api::core::v1;
+use sampan_api_control::FromHelper;
 use serde_json::json;
 
 use super::*;
 use crate::config::Listen;
+use crate::helper::client::Heard;
 use crate::link::LinkHandle;
 use crate::node::bench::Bench;
 use crate::pod::clock::Mono;
@@ -26,11 +28,12 @@ fn with_token() -> Bench {
     bench.node.cx.pods.get_mut("u").unwrap().pod = Rc::new(pod.clone());
     let link = LinkHandle::for_tests(&bench.node.cx.paths, &[TOKENS, API]);
     bench.node.cx.link = Some(link.clone());
-    let helper = Helper::new(&PROGRAM, &bench.node.cx.paths, ToHelper::Ping {});
-    let (teller, work) = helper.keep(|_: Heard<FromHelper>| async {});
+    let helper = Helper::new(&PROGRAM, &bench.node.cx.paths, &ToHelper::Ping {});
+    let news = bench.node.cx.senders.news.clone();
+    let (teller, work) = helper.keep(news, |event| Ok(News::LocalApi(event.read()?)));
     let requests = Rc::new(Requests::new(link));
-    bench.node.local_api.running =
-        Some(Running { teller, requests, moving: None, _task: bench.node.cx.tasks.spawn(work) });
+    let task = bench.node.cx.tasks.spawn(work);
+    bench.node.local_api.running = Some(Running { teller, requests, moving: None, _addresses: None, _task: task });
     bench.node.tokens.want(&bench.node.cx, "u", &pod);
     assert!(bench.node.tokens.renew(&bench.node.cx));
     let time = |hour: u32| format!("2026-01-01T{hour:02}:00:00Z");

@@ -5,8 +5,9 @@ use std::path::Path;
 use sampan_plugins_control::{Asked, FromHelper, MAX_LINE, Resources, ToHelper};
 use serde_json::Value;
 
-use super::{ANSWERS, SOON, resources};
+use super::{ANSWERS, PAUSE, SOON, resources};
 use crate::helper::client::Heard;
+use crate::helper::lines::line;
 use crate::node::Node;
 use crate::pod::event::{PodEvent, WAITING_FOR_DEVICE};
 use crate::store::StoreError;
@@ -27,7 +28,7 @@ impl Node {
                 self.launch.containers.plugins.down(now);
                 self.orders_lost();
                 self.volumes_lost();
-                self.devices_changed();
+                self.devices_changed(None);
             }
             Heard::Room => self.plugins.changed = true,
             Heard::Line(line) => self.plugins_said(line)?,
@@ -37,51 +38,41 @@ impl Node {
 
     fn plugins_said(&mut self, line: FromHelper) -> Result<(), StoreError> {
         let (now, plugins) = (self.cx.mono(), &mut self.launch.containers.plugins);
-        let is_news = match line {
-            FromHelper::Devices { resource, all } => plugins.listed(&resource, all),
-            FromHelper::Gone { resource } => plugins.gone(&resource, now),
-            FromHelper::Told {} => {
-                if !self.cx.recovery.is_under_way() {
-                    plugins.kept.retain(|uid| self.cx.pods.contains(uid));
+        match line {
+            FromHelper::Devices { resource, all } => {
+                if plugins.listed(&resource, all) {
+                    self.devices_changed(Some(&resource));
                 }
+            }
+            FromHelper::Gone { resource } => {
+                if plugins.gone(&resource, now) {
+                    self.devices_changed(Some(&resource));
+                }
+            }
+            FromHelper::Told {} => {
                 let is_news = plugins.told(now);
+                if !self.cx.recovery.is_under_way() {
+                    self.forget_allocations();
+                }
+                if is_news {
+                    self.devices_changed(None);
+                }
                 self.volumes_told();
-                is_news
             }
             FromHelper::Allocated { id, ids, pre_start, edits } => {
                 self.allocated(id, ids, pre_start, edits)?;
-                false
             }
-            FromHelper::Prepared { id } => {
-                self.prepared(id);
-                false
-            }
+            FromHelper::Prepared { id } => self.prepared(id),
             FromHelper::Failed { id, why, gone } => {
                 if !self.volume_failed(id, &why, gone) {
                     self.order_failed(id, &why, gone)?;
                 }
-                false
             }
-            FromHelper::Mounted { id, path } => {
-                self.volume_mounted(id, &path);
-                false
-            }
-            FromHelper::Unmounted { id } => {
-                self.volume_unmounted(id);
-                false
-            }
-            FromHelper::Drivers { drivers } => {
-                self.drivers_changed(drivers)?;
-                false
-            }
-            FromHelper::Again { pod, volume } => {
-                self.volume_again(&pod, &volume);
-                false
-            }
-            FromHelper::AskResources { id, what } => {
-                self.answer_resources(id, &what);
-                false
-            }
+            FromHelper::Mounted { id, path } => self.volume_mounted(id, &path),
+            FromHelper::Unmounted { id } => self.volume_unmounted(id),
+            FromHelper::Drivers { drivers } => self.drivers_changed(drivers)?,
+            FromHelper::Again { pod, volume } => self.volume_again(&pod, &volume),
+            FromHelper::AskResources { id, what } => self.answer_resources(id, &what),
             FromHelper::Ready { refused } => {
                 // All are named again with each change.
                 let before = std::mem::replace(&mut self.plugins.refused, refused.clone());
@@ -90,31 +81,40 @@ impl Node {
                     log::error!("{message}");
                     self.cx.node_event(true, "DevicePluginsNotServed", &message)?;
                 }
-                false
             }
-            FromHelper::Counters { counters } => {
-                counted(&self.cx.paths.plugins_counters(), &counters);
-                false
-            }
-            FromHelper::Hello { .. } | FromHelper::Pong {} => false,
-        };
-        if is_news {
-            self.devices_changed();
+            FromHelper::Counters { counters } => counted(&self.cx.paths.plugins_counters(), &counters),
+            FromHelper::Hello { .. } | FromHelper::Pong {} => {}
         }
         Ok(())
     }
 
-    /// Has the Node object show devices that have come, gone or changed, and pods look again that wait for them or show their
-    /// health.
-    fn devices_changed(&mut self) {
-        self.cx.look_again(self.cx.mono().after(SOON));
+    /// Forgets what pods had that are gone. A process of one that hangs in the kernel still has it.
+    pub(in crate::node) fn forget_allocations(&mut self) {
+        let (pods, teardown) = (&self.cx.pods, &self.launch.sandboxes.teardown);
+        let stays = |uid: &str| pods.contains(uid) || teardown.has_cgroup_of(uid);
+        self.launch.containers.plugins.kept.retain(&stays);
+    }
+
+    /// Has the Node object show devices that have come, gone or changed, of this resource or of all, and pods look again that
+    /// wait for them or show their health. The first of many changes is reported soon, and the others with the regular
+    /// report.
+    fn devices_changed(&mut self, resource: Option<&str>) {
+        let now = self.cx.mono();
+        if self.plugins.next_report.is_none_or(|at| at <= now) {
+            self.plugins.next_report = Some(now.after(PAUSE));
+            self.cx.look_again(now.after(SOON));
+        }
         self.plugins.changed = true;
+        self.launch.containers.plugins.save_names(&self.cx.paths);
         for uid in self.cx.pods.uids(|_| true) {
-            let Some(entry) = self.cx.pods.get(&uid) else { continue };
+            let (Some(entry), plugins) = (self.cx.pods.get(&uid), &self.launch.containers.plugins) else { continue };
+            if !plugins.concerns(&entry.pod, resource) {
+                continue;
+            }
             let mut containers = entry.record.containers.values();
             if containers.any(|container| container.state.shown().0 == WAITING_FOR_DEVICE) {
                 self.cx.tell(&uid, PodEvent::DependencyChanged);
-            } else if !entry.record.admitted || self.launch.containers.plugins.kept.has(&uid) {
+            } else if !entry.record.admitted || plugins.kept.has(&uid) {
                 self.cx.pods.touch(&uid);
             }
         }
@@ -126,10 +126,10 @@ impl Node {
         }
         let containers = &self.launch.containers;
         let resources = resources::of(what, &self.cx.pods, &containers.plugins.kept, &containers.cpus);
-        let mut answer = ToHelper::Resources { id, resources };
-        if serde_json::to_vec(&answer).is_ok_and(|line| line.len() > MAX_LINE) {
+        let mut answer = line(&ToHelper::Resources { id, resources });
+        if answer.len() > MAX_LINE {
             let resources = Resources::Refused(format!("the answer is longer than {MAX_LINE} bytes"));
-            answer = ToHelper::Resources { id, resources };
+            answer = line(&ToHelper::Resources { id, resources });
         }
         self.plugins.answers.push_back(answer);
     }

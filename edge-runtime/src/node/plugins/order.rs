@@ -1,5 +1,6 @@
 //! A container that waits for the helper, and what is ordered for it.
 
+use crate::launch::devices::kept::Allocation;
 use crate::node::containers::ContainerRef;
 
 /// A container that waits for the helper.
@@ -11,6 +12,13 @@ pub(super) struct Start {
     pub(super) order: Option<Order>,
     /// Resources whose plugins know of this start.
     pub(super) prepared: Vec<String>,
+}
+
+impl Start {
+    /// What the container has of a resource at first.
+    pub(super) fn nothing(&self) -> Allocation {
+        Allocation { uid: self.of.uid.clone(), container: self.of.container.clone(), ..Allocation::default() }
+    }
 }
 
 pub(super) struct Order {

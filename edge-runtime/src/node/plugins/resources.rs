@@ -15,8 +15,13 @@ pub(super) fn of(what: &Asked, pods: &Pods, kept: &Kept, cpus: &Cpus) -> Resourc
     let is_active = |entry: &Entry| entry.record.admitted && entry.record.terminal.is_none();
     match what {
         Asked::List {} => {
-            let active = pods.iter().map(|(_, entry)| entry).filter(|entry| is_active(entry));
-            Resources::Pods(active.map(|entry| of_pod(entry, kept, cpus)).collect())
+            let mut all = Vec::new();
+            for (_, entry) in pods.iter() {
+                if is_active(entry) {
+                    all.push(of_pod(entry, kept, cpus));
+                }
+            }
+            Resources::Pods(all)
         }
         Asked::Get { namespace, name } => match pods.by_name(namespace, name).filter(|entry| is_active(entry)) {
             Some(entry) => Resources::Pods(vec![of_pod(entry, kept, cpus)]),
@@ -29,20 +34,22 @@ pub(super) fn of(what: &Asked, pods: &Pods, kept: &Kept, cpus: &Cpus) -> Resourc
 /// Init containers are left out, as in the kubelet: they have ended.
 fn of_pod(entry: &Entry, kept: &Kept, cpus: &Cpus) -> PodResources {
     let record = &entry.record;
-    let lasting = entry.pod.spec.iter().flat_map(with_kinds).filter(|(_, kind)| *kind != ContainerKind::Init);
-    let containers = lasting.map(|(container, _)| {
-        let devices = kept.of(&record.uid, &container.name).into_iter().flat_map(|of| of.iter());
-        let devices = devices
-            .filter(|(_, allocation)| !allocation.ids.is_empty())
-            .map(|(resource, allocation)| Assigned { resource: resource.clone(), ids: allocation.ids.clone() });
-        let given = cpus.of(&record.uid, &container.name).filter(|given| given.exclusive);
-        ContainerResources {
-            name: container.name.clone(),
-            devices: devices.collect(),
-            cpus: numbers(given.map(|given| given.cpus)),
+    let mut containers = Vec::new();
+    for (container, kind) in entry.pod.spec.iter().flat_map(with_kinds) {
+        if kind == ContainerKind::Init {
+            continue;
         }
-    });
-    PodResources { namespace: record.namespace.clone(), name: record.name.clone(), containers: containers.collect() }
+        let mut devices = Vec::new();
+        for has in kept.of(&record.uid, &container.name) {
+            if !has.ids.is_empty() {
+                devices.push(Assigned { resource: has.resource.clone(), ids: has.ids.clone() });
+            }
+        }
+        let given = cpus.of(&record.uid, &container.name).filter(|given| given.exclusive);
+        let cpus = numbers(given.map(|given| given.cpus));
+        containers.push(ContainerResources { name: container.name.clone(), devices, cpus });
+    }
+    PodResources { namespace: record.namespace.clone(), name: record.name.clone(), containers }
 }
 
 fn numbers(cpus: Option<CpuSet>) -> Vec<i64> {

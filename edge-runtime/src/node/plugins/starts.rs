@@ -4,7 +4,8 @@
 use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Pod;
-use sampan_plugins_control::{Edits, ToHelper};
+use sampan_plugins_control::ToHelper;
+use serde_json::Value;
 
 use super::Plugins;
 use super::order::{Choice, Order, Start};
@@ -46,7 +47,7 @@ impl Node {
             return false;
         }
         let (of, id, image_id) = (of.clone(), id.to_owned(), image_id.to_owned());
-        self.plugins.cancel(|start| start.of.uid == of.uid && start.of.container == of.container);
+        self.plugins.cancel(&|start| start.of.uid == of.uid && start.of.container == of.container);
         self.plugins.starts.push(Start { of, id, image_id, order: None, prepared: Vec::new() });
         self.plugins.changed = true;
         true
@@ -97,8 +98,8 @@ impl Node {
             match next {
                 Next::Ready => {}
                 Next::Without => {
-                    let (uid, none) = (&start.of.uid, Allocation::default());
-                    self.launch.containers.plugins.kept.put(uid, &container.name, &resource, none);
+                    let none = Allocation { resource, ..start.nothing() };
+                    self.launch.containers.plugins.kept.put(none);
                 }
                 Next::PreStart(_) if start.prepared.contains(&resource) => {}
                 Next::PreStart(ids) => return self.order_pre_start(start, resource, ids),
@@ -124,7 +125,7 @@ impl Node {
 
     /// One order for a resource at a time: the next one knows what this one has taken.
     fn order_allocation(&mut self, start: &mut Start, pod: &Pod, resource: String, choice: Choice) -> Progress {
-        if self.plugins.ordered.contains(&resource) || !self.plugins.has_room() {
+        if self.plugins.ordered.iter().any(|(_, other)| *other == resource) || !self.plugins.has_room() {
             return Progress::Waits;
         }
         let id = self.plugins.next_id();
@@ -137,7 +138,7 @@ impl Node {
             free: choice.free.clone(),
             count: u32::try_from(choice.count).unwrap_or(u32::MAX),
         });
-        self.plugins.ordered.push(resource.clone());
+        self.plugins.ordered.push((id, resource.clone()));
         start.order = Some(Order { id, resource, choice: Some(choice) });
         Progress::Waits
     }
@@ -183,7 +184,7 @@ impl Node {
         order: u64,
         ids: Vec<String>,
         pre_start: bool,
-        edits: Edits,
+        edits: Value,
     ) -> Result<(), StoreError> {
         let Some((at, answered)) = self.plugins.answered(order) else { return Ok(()) };
         if !answered.choice.is_some_and(|choice| choice.allows(&ids)) {
@@ -192,9 +193,8 @@ impl Node {
         }
         counters::ALLOCATIONS.one();
         if let Some(start) = self.plugins.starts.get(at) {
-            let (uid, container) = (&start.of.uid, &start.of.container);
-            let allocation = Allocation { ids, pre_start, edits };
-            self.launch.containers.plugins.kept.put(uid, container, &answered.resource, allocation);
+            let resource = answered.resource;
+            self.launch.containers.plugins.kept.put(Allocation { resource, ids, pre_start, edits, ..start.nothing() });
         }
         Ok(())
     }
@@ -240,37 +240,29 @@ impl Plugins {
 
     /// Takes an order that is answered, and returns which start it is of.
     fn answered(&mut self, order: u64) -> Option<(usize, Order)> {
+        self.ordered.retain(|(id, _)| *id != order);
+        self.changed = true;
         let is_it = |start: &Start| start.order.as_ref().is_some_and(|own| own.id == order);
         let at = self.starts.iter().position(is_it)?;
         let order = self.starts.get_mut(at)?.order.take()?;
-        self.over(&order);
-        self.changed = true;
         Some((at, order))
-    }
-
-    fn over(&mut self, order: &Order) {
-        if order.choice.is_some() {
-            self.ordered.retain(|resource| *resource != order.resource);
-        }
     }
 
     /// Ends the wait of a container that is to stop. Returns whether it waited.
     pub(in crate::node) fn stop(&mut self, id: &str) -> bool {
-        self.cancel(|start| start.id == id)
+        self.cancel(&|start| start.id == id)
     }
 
     /// The pod is gone.
     pub(in crate::node) fn forget(&mut self, uid: &str) {
-        self.cancel(|start| start.of.uid == uid);
+        self.cancel(&|start| start.of.uid == uid);
     }
 
-    fn cancel(&mut self, which: impl Fn(&Start) -> bool) -> bool {
+    fn cancel(&mut self, which: &dyn Fn(&Start) -> bool) -> bool {
         let mut was = false;
-        while let Some(at) = self.starts.iter().position(&which) {
-            if let Some(order) = self.starts.swap_remove(at).order {
-                self.over(&order);
-            }
-            (was, self.changed) = (true, true);
+        while let Some(at) = self.starts.iter().position(which) {
+            self.starts.swap_remove(at);
+            was = true;
         }
         was
     }

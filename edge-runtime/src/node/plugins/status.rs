@@ -15,16 +15,17 @@ pub(in crate::node) fn add(status: &mut PodStatus, uid: &str, plugins: &Plugins)
 }
 
 fn of_container(status: &mut ContainerStatus, uid: &str, plugins: &Plugins) {
-    let has = plugins.kept.of(uid, &status.name).into_iter().flat_map(|of| of.iter());
-    let all = has.filter(|(_, allocation)| !allocation.ids.is_empty()).map(|(resource, allocation)| {
-        let health = |id: &String| ResourceHealth {
-            resource_id: id.clone(),
-            health: Some(plugins.health(resource, id).to_owned()),
-            ..ResourceHealth::default()
-        };
-        let resources = allocation.ids.iter().map(health).collect();
-        ResourceStatus { name: resource.clone(), resources: Some(resources) }
-    });
-    let all: Vec<ResourceStatus> = all.collect();
+    let mut all = Vec::new();
+    for has in plugins.kept.of(uid, &status.name) {
+        if has.ids.is_empty() {
+            continue;
+        }
+        let mut resources = Vec::new();
+        for id in &has.ids {
+            let health = Some(plugins.health(&has.resource, id).to_owned());
+            resources.push(ResourceHealth { resource_id: id.clone(), health, ..ResourceHealth::default() });
+        }
+        all.push(ResourceStatus { name: has.resource.clone(), resources: Some(resources) });
+    }
     status.allocated_resources_status = (!all.is_empty()).then_some(all);
 }

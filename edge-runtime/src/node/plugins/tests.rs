@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use k8s_openapi::api::core::v1::Pod;
-use sampan_plugins_control::{Asked, Assigned, Device, Edits, Resources};
+use sampan_plugins_control::{Asked, Assigned, Device, Edits, FromHelper, Resources};
 use serde_json::json;
 
 use super::*;
+use crate::helper::client::Heard;
 use crate::launch::devices::plugins::{Plugins as Resource, is_early};
 use crate::node::bench::{Bench, running};
 use crate::node::containers::ContainerRef;
@@ -24,7 +25,9 @@ pub(super) fn bench() -> Bench {
     let cx = &bench.node.cx;
     let settings = cx.config.plugins.settings(&cx.config.devices);
     let greeting = ToHelper::Daemon { version: VERSION, node: "n".to_owned(), settings };
-    let (teller, work) = Helper::new(&PROGRAM, &cx.paths, greeting).keep(|_: Heard<FromHelper>| async {});
+    let news = cx.senders.news.clone();
+    let (teller, work) =
+        Helper::new(&PROGRAM, &cx.paths, &greeting).keep(news, |event| Ok(News::Plugins(event.read()?)));
     let task = cx.tasks.spawn(work);
     bench.node.plugins.running = Some(Running { teller, _task: task });
     bench.node.take_plugins(Heard::Up(1)).unwrap();
@@ -70,7 +73,7 @@ fn says(bench: &mut Bench, line: FromHelper) {
 }
 
 fn allocated(bench: &mut Bench, id: u64, device: &str, pre_start: bool) {
-    says(bench, FromHelper::Allocated { id, ids: vec![device.to_owned()], pre_start, edits: Edits::default() });
+    says(bench, FromHelper::Allocated { id, ids: vec![device.to_owned()], pre_start, edits: json!(Edits::default()) });
 }
 
 fn shown(bench: &Bench, uid: &str) -> (String, String) {
@@ -174,12 +177,61 @@ fn stop_ends_the_wait() {
     let id = starts(&mut bench, "a");
     assert!(bench.node.plugins.stop(&id) && !bench.node.plugins.stop(&id));
     starts(&mut bench, "b");
-    assert_eq!(bench.node.plugins.last, 2, "the other order holds nothing up");
+    assert_eq!(bench.node.plugins.last, 1, "the plugin is at work: orders do not pile up");
     allocated(&mut bench, 1, "0", false);
     assert!(ids(&bench, "a").is_empty() && ids(&bench, "b").is_empty());
+    assert_eq!(bench.node.plugins.last, 2);
     // The container is started anew meanwhile, as after the loss of the monitor.
     start(&mut bench, "b");
-    assert_eq!((bench.node.plugins.last, bench.node.plugins.starts.len()), (3, 1));
+    assert_eq!((bench.node.plugins.last, bench.node.plugins.starts.len()), (2, 1));
+    says(&mut bench, FromHelper::Failed { id: 2, why: "no".to_owned(), gone: false });
+    assert_eq!(bench.node.plugins.last, 3, "nobody waited for that answer");
+    allocated(&mut bench, 3, "0", false);
+    assert_eq!(ids(&bench, "b"), ["0"]);
+}
+
+#[test]
+fn device_that_is_gone_is_replaced_on_the_disk() {
+    let mut bench = bench();
+    lists(&mut bench, &[("0", true)]);
+    starts(&mut bench, "a");
+    allocated(&mut bench, 1, "0", false);
+    lists(&mut bench, &[("1", true)]);
+    assert_eq!(ids(&bench, "a"), ["0"], "as long as it runs");
+    start(&mut bench, "a");
+    assert_eq!(bench.node.plugins.last, 2);
+    allocated(&mut bench, 2, "1", false);
+    let file = std::fs::read_to_string(bench.node.cx.paths.plugin_devices("a")).unwrap();
+    assert!(file.contains(r#""ids":["1"]"#), "{file}");
+    lists(&mut bench, &[("0", true), ("1", true)]);
+    starts(&mut bench, "b");
+    allocated(&mut bench, 3, "0", false);
+    assert_eq!([ids(&bench, "a"), ids(&bench, "b")], [["1"], ["0"]], "another pod may have it");
+}
+
+#[test]
+fn changes_of_a_device_concern_the_pods_that_ask_for_it() {
+    let mut bench = bench();
+    add(&mut bench, "a", false);
+    add(&mut bench, "t", false);
+    let pod = &mut bench.node.cx.pods.get_mut("t").unwrap().pod;
+    let tpu = serde_json::to_string(&**pod).unwrap().replace(GPU, "example.com/tpu");
+    *pod = Rc::new(serde_json::from_str(&tpu).unwrap());
+    bench.take_dirty();
+    let now = bench.node.cx.mono();
+    let later = now.after(Duration::from_secs(60));
+    bench.node.cx.look_at = Some(later);
+    lists(&mut bench, &[("0", true)]);
+    assert!(bench.node.cx.look_at < Some(later), "the first change is reported soon");
+    assert_eq!(bench.take_dirty(), ["a"]);
+    bench.node.cx.look_at = Some(later);
+    for healthy in [false, true, false, true] {
+        lists(&mut bench, &[("0", healthy)]);
+        assert_eq!(bench.take_dirty(), ["a"]);
+    }
+    assert_eq!(bench.node.cx.look_at, Some(later), "the others with the regular report");
+    bench.node.take_plugins(Heard::Down("killed".to_owned())).unwrap();
+    assert_eq!(bench.take_dirty(), ["a", "t"], "plugins of all resources are away");
 }
 
 #[test]

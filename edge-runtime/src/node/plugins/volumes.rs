@@ -12,7 +12,8 @@ use self::kept::AllKept;
 use crate::paths::Paths;
 use crate::pod::clock::Mono;
 use crate::volume::VolumeError;
-use crate::volume::csi::{CsiVolume, SET_UP, TEAR_DOWN};
+use crate::volume::csi::CsiVolume;
+use crate::volume::error::{SET_UP, TEAR_DOWN};
 
 /// Pause before the order of a running pod is repeated, doubled up to the second value, as in the kubelet (K8s
 /// pkg/util/goroutinemap/exponentialbackoff).

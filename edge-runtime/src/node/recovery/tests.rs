@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use super::super::bench::{Bench, pod};
 use super::state::Recovery;
 use super::*;
+use crate::launch::Launch;
+use crate::launch::devices::kept::Allocation;
 use crate::pod::record::{ContainerState as Recorded, PodSource};
+use crate::sys::cgroup::{Cgroups, PodCgroupClass};
 
 /// A container that runs, as the monitor lists it.
 fn listed(id: &str) -> ContainerState {
@@ -62,6 +65,32 @@ fn complete_list_sweeps_logs_of_unknown_pods_and_no_others() {
     bench.node.listed().unwrap();
     assert_eq!(logs.map(|folder| folder.exists()), [true, false, true]);
     assert_eq!(folders.map(|folder| folder.exists()), [true, false]);
+}
+
+#[test]
+fn complete_list_frees_devices_of_pods_that_are_gone() {
+    let mut bench = Bench::new();
+    let (paths, config) = (bench.node.cx.paths.clone(), bench.node.cx.config.clone());
+    let mount = paths.root().join("cgroup");
+    bench.node.launch = Launch::with_cgroups(&paths, config, Cgroups::at(&mount));
+    bench.add("u");
+    for uid in ["u", "hangs", "gone"] {
+        std::fs::create_dir_all(paths.pod(uid)).unwrap();
+        let (uid, ids) = (uid.to_owned(), vec![uid.to_owned()]);
+        bench.node.launch.containers.plugins.kept.put(Allocation { uid, ids, ..Allocation::default() });
+    }
+    let cgroup = bench.node.launch.base.cgroups.pod_path(PodCgroupClass::BestEffort, "hangs");
+    let process = mount.join(cgroup.trim_start_matches('/')).join("process");
+    std::fs::create_dir_all(process.parent().unwrap()).unwrap();
+    std::fs::write(&process, "").unwrap();
+    let has = |bench: &Bench, uid: &str| {
+        (bench.node.launch.containers.plugins.kept.has(uid), bench.node.cx.paths.pod(uid).exists())
+    };
+    bench.node.listed().unwrap();
+    assert_eq!(["u", "hangs", "gone"].map(|uid| has(&bench, uid)), [(true, true), (true, true), (false, false)]);
+    std::fs::remove_file(process).unwrap();
+    bench.node.listed().unwrap();
+    assert_eq!(["u", "hangs"].map(|uid| has(&bench, uid)), [(true, true), (false, false)]);
 }
 
 #[test]

@@ -43,6 +43,12 @@ impl Hierarchies {
         Self { version: CgroupVersion::V2, mounted: Vec::new() }
     }
 
+    /// A hierarchy without controllers.
+    pub(super) fn at(mount: &Path) -> Self {
+        let mounted = vec![Hierarchy { mount: mount.to_path_buf(), controllers: Vec::new() }];
+        Self { version: CgroupVersion::V2, mounted }
+    }
+
     /// Where `controller` is mounted; `None` if the kernel does not have it, or has it disabled.
     pub(super) fn of(&self, controller: &str) -> Option<&Path> {
         let found = self.mounted.iter().find(|one| one.controllers.iter().any(|name| name == controller));

@@ -1,6 +1,5 @@
 //! The header of a backup: what kind of file it is, and how long it has to be. Pure but for [`head`].
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -15,8 +14,11 @@ const PAGES_AT: usize = 28;
 const APPLICATION_AT: usize = 68;
 
 /// The first bytes of a file, fewer if it is shorter, and its length.
+///
+/// # Errors
+/// It cannot be read, or is no regular file.
 pub(super) fn head(path: &Path) -> io::Result<(Vec<u8>, u64)> {
-    let file = File::open(path)?;
+    let file = sampan_file::open(path)?;
     let length = file.metadata()?.len();
     let mut head = Vec::new();
     file.take(HEADER as u64).read_to_end(&mut head)?;

@@ -58,6 +58,20 @@ fn backup_that_cannot_be_restored_replaces_none() {
 }
 
 #[test]
+fn pipe_and_folder_are_no_backup() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_store, _) = backed_up(&dir);
+    let (pipe, folder) = (dir.path().join("pipe"), dir.path().join("folder"));
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    for (path, kind) in [(&pipe, "pipe"), (&folder, "folder")] {
+        let said = format!("{}: this is a {kind}, not a regular file", path.display());
+        assert_eq!(inspect(path).unwrap_err().to_string(), said);
+        assert_eq!(write(&dir.path().join("api.db"), &[key()], MADE, path).unwrap_err().to_string(), said);
+    }
+}
+
+#[test]
 fn restored_backup_has_newer_revisions_and_no_keys() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, backup) = backed_up(&dir);

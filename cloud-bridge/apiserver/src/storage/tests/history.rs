@@ -3,6 +3,28 @@
 use super::*;
 use crate::storage::history::CHANGES;
 
+/// Reads all things as they were at `rev`, this many bytes at a time: the number of pages, and the names.
+fn pages_of(store: &Store, rev: u64, bytes: usize) -> (usize, Vec<String>) {
+    let most = Most { items: 1000, bytes };
+    let (mut after, mut pages, mut seen) = (None, 0, Vec::new());
+    loop {
+        let page = store.list_at("things", None, rev, after.as_ref(), most, &|_| true).unwrap();
+        seen.extend(page.items.iter().map(|one| one.key.name.clone()));
+        pages += 1;
+        after = page.next;
+        if after.is_none() {
+            return (pages, seen);
+        }
+    }
+}
+
+/// Steps of SQLite in walking over changes, since the last reset.
+fn steps(store: &Store, reset: bool) -> i32 {
+    let statement = store.conn.prepare_cached(snapshot::EVERYWHERE[1]).unwrap();
+    let status = rusqlite::StatementStatus::VmStep;
+    if reset { statement.reset_status(status) } else { statement.get_status(status) }
+}
+
 #[test]
 fn history_gives_each_state_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,11 +118,6 @@ fn a_page_walks_over_no_more_of_the_past_than_of_its_objects() {
     }
     let rev = store.revision();
     store.write("things", object("a", "2"), Some(&first), None).unwrap();
-    let steps = |store: &Store, reset: bool| {
-        let statement = store.conn.prepare_cached(snapshot::EVERYWHERE[1]).unwrap();
-        let status = rusqlite::StatementStatus::VmStep;
-        if reset { statement.reset_status(status) } else { statement.get_status(status) }
-    };
     let page = |most| {
         steps(&store, true);
         let page = store.list_at("things", None, rev, None, Most::items(most), &|_| true).unwrap().items;
@@ -165,17 +182,7 @@ fn bodies_of_objects_made_since_count_for_a_page_of_the_past() {
         store.write("things", object(&format!("b{at:02}"), &large), None, None).unwrap();
     }
     store.write("things", object("c", "1"), None, None).unwrap();
-    let most = Most { items: 1000, bytes: 16 << 10 };
-    let (mut after, mut pages, mut seen) = (None, 0, Vec::new());
-    loop {
-        let page = store.list_at("things", None, rev, after.as_ref(), most, &|_| true).unwrap();
-        seen.extend(page.items.iter().map(|one| one.key.name.clone()));
-        pages += 1;
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
+    let (pages, seen) = pages_of(&store, rev, 16 << 10);
     assert_eq!(seen, ["a"], "the past");
     assert!((5..=8).contains(&pages), "a page reads four or five of them: {pages}");
 }
@@ -195,19 +202,32 @@ fn page_of_the_past_walks_over_a_limited_number_of_changes() {
     store.write("things", object("c", "1"), None, None).unwrap();
     let rev = store.revision();
     store.write("others", object("a", "1"), None, None).unwrap();
-    let most = Most { items: 1000, bytes: 2 << 10 };
-    let (mut after, mut pages, mut seen) = (None, 0, Vec::new());
-    loop {
-        let page = store.list_at("things", None, rev, after.as_ref(), most, &|_| true).unwrap();
-        seen.extend(page.items.iter().map(|one| one.key.name.clone()));
-        pages += 1;
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
+    let (pages, seen) = pages_of(&store, rev, 2 << 10);
     assert_eq!(seen, ["a", "c"], "each once");
     assert!((4..=8).contains(&pages), "about sixty changes a page: {pages}");
+}
+
+#[test]
+fn page_of_the_past_ends_within_the_changes_of_one_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = open(&dir);
+    let mut hot = store.write("things", object("a", "1"), None, None).unwrap();
+    store.write("things", object("b", "1"), None, None).unwrap();
+    let early = store.revision();
+    for _ in 0..1000 {
+        hot = store.write("things", object("a", "2"), Some(&hot), None).unwrap();
+    }
+    let late = store.revision();
+    store.write("things", object("c", "1"), None, None).unwrap();
+    for (rev, data) in [(early, "1"), (late, "2")] {
+        steps(&store, true);
+        let most = Most { items: 1000, bytes: 2 << 10 };
+        let page = store.list_at("things", None, rev, None, most, &|_| true).unwrap();
+        assert_eq!((page.items.len(), page.items[0].value()["data"].as_str()), (1, Some(data)));
+        let walked = steps(&store, false);
+        assert!(walked < 2000, "{walked} steps for less than a hundred changes");
+        assert_eq!(pages_of(&store, rev, 2 << 10), (2, vec!["a".to_owned(), "b".to_owned()]));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use edge_runtime::config::read_text;
 use serde_yaml_ng::Value;
 
 const MASK: &str = "(left out)";
@@ -16,7 +17,7 @@ fn is_secret(key: &str) -> bool {
 
 /// The file as YAML, with secrets masked; left out if it is malformed, because its secrets cannot be found then.
 pub(super) fn masked(file: &Path) -> String {
-    let Ok(text) = std::fs::read_to_string(file) else { return "# there is none\n".to_owned() };
+    let Ok(text) = read_text(file) else { return "# there is none\n".to_owned() };
     match serde_yaml_ng::from_str::<Value>(&text) {
         Ok(mut value) => {
             walk(&mut value, false, &mut |text| *text = mask(text));
@@ -28,7 +29,7 @@ pub(super) fn masked(file: &Path) -> String {
 
 /// What [`masked`] masks.
 pub(super) fn secret_values(file: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let text = read_text(file).unwrap_or_default();
     let Ok(mut value) = serde_yaml_ng::from_str::<Value>(&text) else { return Vec::new() };
     let mut found = Vec::new();
     walk(&mut value, false, &mut |text| {

@@ -1,10 +1,10 @@
 //! `edge-runtime config set KEY VALUE`: changes a key of the configuration file, if a node would run with the result.
 
-use std::fs;
 use std::path::Path;
 
 use edge_runtime::cli::verb::Given;
 use edge_runtime::cli::{CliError, print};
+use edge_runtime::config::read_text;
 use sampan_launcher::config_lock;
 use sampan_sys::files::{named, unless_missing};
 use serde_yaml_ng::Value;
@@ -31,7 +31,7 @@ pub(super) fn set(given: &Given, file: &Path, key: &str, typed: &str) -> Result<
 /// # Errors
 /// The file cannot be read, or a node would not run with the result.
 fn changed(given: &Given, file: &Path, path: &[&str], typed: &str) -> Result<(String, String), CliError> {
-    let before = unless_missing(fs::read_to_string(file)).map_err(named(file))?.unwrap_or_default();
+    let before = unless_missing(read_text(file)).map_err(named(file))?.unwrap_or_default();
     let after = accepted(&values(typed), |value| {
         let why = |why: String| CliError::Failed(format!("{}: {why}", file.display()));
         let text = config_text::set(&before, path, value).map_err(why)?;
@@ -91,7 +91,7 @@ fn accepted<T>(values: &[Value], mut with: impl FnMut(&Value) -> Result<T, CliEr
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
+    use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 

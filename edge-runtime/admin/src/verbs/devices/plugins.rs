@@ -20,13 +20,11 @@ pub(super) fn run(paths: &Paths, form: Form) -> Result<(), CliError> {
 fn all(pods: &[PodRecord], kept: &Kept) -> Vec<Value> {
     let mut all = Vec::new();
     for pod in pods {
-        for (container, resources) in kept.of_pod(&pod.uid) {
-            for (resource, allocation) in resources.iter() {
-                all.extend(allocation.ids.iter().map(|id| {
-                    json!({"resource": resource, "device": id, "namespace": pod.namespace, "pod": pod.name,
-                        "container": container})
-                }));
-            }
+        for has in kept.of_pod(&pod.uid) {
+            all.extend(has.ids.iter().map(|id| {
+                json!({"resource": has.resource, "device": id, "namespace": pod.namespace, "pod": pod.name,
+                    "container": has.container})
+            }));
         }
     }
     all
@@ -63,10 +61,15 @@ mod tests {
     #[test]
     fn each_device_has_its_container() {
         let mut kept = Kept::default();
-        let some =
-            |ids: &[&str]| Allocation { ids: ids.iter().map(|id| (*id).to_owned()).collect(), ..Allocation::default() };
-        kept.put("u", "c", "example.com/gpu", some(&["0", "1"]));
-        kept.put("gone", "c", "example.com/gpu", some(&["2"]));
+        let some = |uid: &str, ids: &[&str]| Allocation {
+            uid: uid.to_owned(),
+            container: "c".to_owned(),
+            resource: "example.com/gpu".to_owned(),
+            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            ..Allocation::default()
+        };
+        kept.put(some("u", &["0", "1"]));
+        kept.put(some("gone", &["2"]));
         let pod =
             |uid: &str| PodRecord { uid: uid.into(), namespace: "ns".into(), name: uid.into(), ..Default::default() };
         let devices = all(&[pod("u"), pod("v")], &kept);

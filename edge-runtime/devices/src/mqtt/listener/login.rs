@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::hub::{Refusal, Who};
 use super::rights::Rights;
 use super::users::Users;
+use crate::mqtt::file::open;
 
 /// Bytes of the file.
 const LONGEST: u64 = 64 << 10;
@@ -81,7 +82,7 @@ impl Logins {
 }
 
 async fn read(path: &Path) -> io::Result<String> {
-    let file = tokio::fs::File::open(path).await?;
+    let file = open(path).await?;
     let about = file.metadata().await?;
     if about.mode() & 0o077 != 0 {
         return Err(io::Error::other("others may read the passwords in it: its mode has to be 0600"));
@@ -124,6 +125,10 @@ mod tests {
         assert_eq!(ask(Some("a")), Err(Refusal::Login));
         write(&"x".repeat(70 << 10), 0o600);
         assert_eq!(ask(Some("b")), Err(Refusal::Full));
+        std::fs::remove_file(&path).expect("removed");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
+        assert_eq!(ask(Some("b")), Err(Refusal::Full));
+        assert!(logins.told.borrow().contains("this is a pipe"), "{}", logins.told.borrow());
         assert!(Logins::new(None).who(None, None, None).is_ok());
     }
 }

@@ -2,18 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use sampan_plugins_control::{DeviceNode, Mount, Pair};
+use sampan_plugins_control::{DeviceNode, Edits, Mount, Pair};
 use serde_json::json;
 
 use super::*;
 
 const GPU: &str = "example.com/gpu";
 
-fn some(ids: &[&str]) -> Allocation {
-    Allocation { ids: ids.iter().map(|id| (*id).to_owned()).collect(), ..Allocation::default() }
+/// What container `c` of the pod has of a resource.
+fn some(uid: &str, resource: &str, ids: &[&str]) -> Allocation {
+    let edits = if ids.is_empty() { Value::Null } else { serde_json::to_value(Edits::default()).unwrap() };
+    Allocation {
+        uid: uid.to_owned(),
+        container: "c".to_owned(),
+        resource: resource.to_owned(),
+        ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+        pre_start: false,
+        edits,
+    }
 }
 
-fn full() -> Allocation {
+fn full(uid: &str) -> Allocation {
     let text = |text: &str| text.to_owned();
     let edits = Edits {
         env: vec![Pair { name: text("GPU"), value: text("0") }],
@@ -29,15 +38,15 @@ fn full() -> Allocation {
         }],
         annotations: vec![Pair { name: text("example.com/a"), value: text("b") }],
     };
-    Allocation { pre_start: true, edits, ..some(&["0", "1"]) }
+    Allocation { pre_start: true, edits: serde_json::to_value(edits).unwrap(), ..some(uid, GPU, &["0", "1"]) }
 }
 
 /// Devices that are in the files of more than one pod.
 fn twice(kept: &Kept) -> Vec<String> {
     let mut holders = BTreeMap::<&str, BTreeSet<&str>>::new();
-    for (uid, of_pod) in kept.pods.iter() {
-        for id in of_pod.values().flat_map(|of| of.values()).flat_map(|one| &one.ids) {
-            holders.entry(id).or_default().insert(uid);
+    for one in &kept.all {
+        for id in &one.ids {
+            holders.entry(id).or_default().insert(&one.uid);
         }
     }
     holders.into_iter().filter(|(_, pods)| pods.len() > 1).map(|(id, _)| id.to_owned()).collect()
@@ -56,42 +65,48 @@ fn folder(pods: &[&str]) -> (tempfile::TempDir, Paths) {
 fn allocations_are_there_after_a_restart() {
     let (_dir, paths) = folder(&["a", "b"]);
     let mut kept = Kept::load(&paths);
-    kept.put("a", "c", GPU, full());
-    kept.put("a", "c", "example.com/tpu", some(&["t"]));
-    kept.put("b", "c", GPU, some(&[]));
-    assert!(Kept::load(&paths).pods.is_empty(), "not saved yet");
+    kept.put(some("b", GPU, &[]));
+    kept.put(some("a", "example.com/tpu", &["t"]));
+    kept.put(full("a"));
+    assert!(Kept::load(&paths).all.is_empty(), "not saved yet");
     kept.save(&paths).unwrap();
     let again = Kept::load(&paths);
-    assert_eq!(again.pods, kept.pods);
-    assert_eq!(again.get("a", "c", GPU), Some(&full()));
-    assert_eq!(again.held(GPU, |_| true), BTreeSet::from(["0", "1"]));
-    assert!(again.held(GPU, |uid| uid == "b").is_empty());
+    assert_eq!(again.all, kept.all);
+    assert_eq!(again.get("a", "c", GPU), Some(&full("a")));
+    assert_eq!((again.of("a", "c").len(), again.of("a", "d").len(), again.of_pod("b").len()), (2, 0, 1));
+    assert_eq!(again.held(GPU, &|_| true), BTreeSet::from(["0", "1"]));
+    assert!(again.held(GPU, &|uid| uid == "b").is_empty());
     let text: Value = serde_json::from_slice(&fs::read(paths.plugin_devices("a")).unwrap()).unwrap();
     assert_eq!(text["c"][GPU]["ids"], json!(["0", "1"]));
     assert_eq!(text["c"][GPU]["env"], json!([{"name": "GPU", "value": "0"}]));
 
     assert!(kept.free("a", &paths) && !kept.free("a", &paths));
-    assert!(!paths.plugin_devices("a").exists() && kept.held(GPU, |_| true).is_empty());
-    kept.retain(|uid| uid == "a");
+    assert!(!paths.plugin_devices("a").exists() && kept.held(GPU, &|_| true).is_empty());
+    kept.retain(&|uid| uid == "a");
     assert!(!kept.has("b"));
 }
 
 #[test]
 fn file_that_is_not_whole_counts_as_none() {
-    let whole = text(&[("c".to_owned(), [(GPU.to_owned(), full())].into_iter().collect())].into_iter().collect());
-    let whole = whole.unwrap();
-    let file = |uid: &str, text: &[u8]| (uid.to_owned(), text.to_vec());
-    let (kept, wrong) = Kept::rebuild([file("a", &whole)].into_iter());
-    assert_eq!((kept.get("a", "c", GPU), wrong.len()), (Some(&full()), 0));
-    for cut in 0..whole.len() {
-        let (kept, wrong) = Kept::rebuild([file("a", &whole[..cut]), file("b", &whole)].into_iter());
-        assert!(!kept.has("a") && kept.has("b"), "{cut}");
-        assert_eq!(wrong, ["a"]);
-    }
-    for other in
-        ["[]", "null", r#"{"c":7}"#, r#"{"c":{"r":{"ids":["a"],"preStart":false}}}"#, r#"{"c":{"r":{"ids":[7]}}}"#]
-    {
-        assert_eq!(Kept::rebuild([file("a", other.as_bytes())].into_iter()).1, ["a"], "{other}");
+    let whole = text(&[full("a")]);
+    let mut kept = Kept::default();
+    assert!(kept.take("a", &whole));
+    assert_eq!((kept.get("a", "c", GPU), kept.is_damaged("a")), (Some(&full("a")), false));
+    let others = [
+        "[]",
+        "null",
+        r#"{"c":7}"#,
+        r#"{"c":{"r":{"ids":["a"],"preStart":false}}}"#,
+        r#"{"c":{"r":{"ids":[7]}}}"#,
+        r#"{"c":{"r":{"ids":[],"preStart":false},"s":{"ids":[]}}}"#,
+    ];
+    for wrong in (0..whole.len()).map(|cut| &whole[..cut]).chain(others.map(str::as_bytes)) {
+        let mut kept = Kept::default();
+        let shown = String::from_utf8_lossy(wrong);
+        assert!(!kept.take("a", wrong) && kept.take("b", &whole), "{shown}");
+        assert!(!kept.has("a") && kept.is_damaged("a") && kept.has("b") && !kept.is_damaged("b"), "{shown}");
+        kept.retain(&|uid| uid == "b");
+        assert!(!kept.is_damaged("a"));
     }
 }
 
@@ -103,21 +118,20 @@ fn no_crash_leaves_a_device_with_two_pods() {
         let (_dir, paths) = folder(&pods);
         let mut kept = Kept::load(&paths);
         let mut number = seed;
-        for _ in 0..12 {
+        for _ in 0..16 {
             number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let uid = pods[usize::try_from((number >> 16) % 3).unwrap()];
             match (number >> 24) % 5 {
-                // The plugin has chosen among what is free.
-                0 | 1 if !kept.has(uid) => {
-                    let held = kept.held(GPU, |_| true);
-                    let free = ["0", "1"].into_iter().find(|id| !held.contains(id)).map(str::to_owned);
+                // The plugin has chosen among what is free, also for a container whose device is gone.
+                0 | 1 => {
+                    let held = kept.held(GPU, &|_| true);
+                    let free = ["0", "1", "2"].into_iter().find(|id| !held.contains(id)).map(str::to_owned);
                     if let Some(id) = free {
-                        kept.put(uid, "c", GPU, some(&[&id]));
+                        kept.put(some(uid, GPU, &[&id]));
                     }
                 }
                 2 => kept.save(&paths).unwrap(),
                 3 => drop(kept.free(uid, &paths)),
-                0 | 1 => {}
                 _ => kept = Kept::load(&paths),
             }
             assert_eq!(twice(&kept), [""; 0], "seed {seed}");
@@ -127,17 +141,31 @@ fn no_crash_leaves_a_device_with_two_pods() {
 }
 
 #[test]
+fn replaced_device_is_held_until_the_file_is_written() {
+    let (_dir, paths) = folder(&["a"]);
+    let mut kept = Kept::default();
+    kept.put(some("a", GPU, &["0"]));
+    kept.save(&paths).unwrap();
+    kept.put(some("a", GPU, &["1"]));
+    assert_eq!(kept.held(GPU, &|_| true), BTreeSet::from(["0", "1"]));
+    kept.save(&paths).unwrap();
+    assert_eq!(kept.held(GPU, &|_| true), BTreeSet::from(["1"]));
+    kept.put(some("a", GPU, &["2"]));
+    assert!(kept.free("a", &paths) && kept.held(GPU, &|_| true).is_empty());
+}
+
+#[test]
 fn pod_that_cannot_be_saved_keeps_its_devices() {
     let (_dir, paths) = folder(&["b"]);
     let mut kept = Kept::default();
-    kept.put("a", "c", GPU, some(&["0"]));
-    kept.put("b", "c", GPU, some(&["1"]));
+    kept.put(some("a", GPU, &["0"]));
+    kept.put(some("b", GPU, &["1"]));
     assert!(kept.save(&paths).is_err(), "there is no folder of this pod");
     assert!(kept.save(&paths).is_err(), "it is not forgotten");
-    assert_eq!(kept.held(GPU, |_| true), BTreeSet::from(["0", "1"]));
+    assert_eq!(kept.held(GPU, &|_| true), BTreeSet::from(["0", "1"]));
     kept.free("a", &paths);
     kept.save(&paths).unwrap();
-    assert_eq!(Kept::load(&paths).held(GPU, |_| true), BTreeSet::from(["1"]));
+    assert_eq!(Kept::load(&paths).held(GPU, &|_| true), BTreeSet::from(["1"]));
 }
 
 #[test]
@@ -149,13 +177,14 @@ fn init_containers_pass_their_devices_on() {
     });
     let pod: Pod = serde_json::from_value(json!({"metadata": {"uid": "u"}, "spec": spec})).unwrap();
     let mut kept = Kept::default();
+    let of = |name: &str, ids: &[&str]| Allocation { container: name.to_owned(), ..some("u", GPU, ids) };
     assert!(kept.lent(&pod, "c", GPU).is_empty());
-    kept.put("u", "i", GPU, some(&["0", "1"]));
+    kept.put(of("i", &["0", "1"]));
     assert_eq!(kept.lent(&pod, "j", GPU), ["0", "1"]);
-    kept.put("u", "j", GPU, some(&["1", "2"]));
-    kept.put("u", "s", GPU, some(&["2"]));
+    kept.put(of("j", &["1", "2"]));
+    kept.put(of("s", &["2"]));
     assert_eq!(kept.lent(&pod, "c", GPU), ["0", "1"], "a sidecar runs on");
-    kept.put("u", "c", GPU, some(&["1"]));
+    kept.put(of("c", &["1"]));
     assert_eq!(kept.lent(&pod, "d", GPU), ["0"], "each goes to one container");
     assert!(kept.lent(&pod, "d", "example.com/tpu").is_empty());
 }

@@ -1,34 +1,40 @@
-//! A real registry on loopback, with or without a login, filled by skopeo with images of the host's busybox.
+//! A real registry on loopback, with or without a login, filled by skopeo.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use sampan_tests::ports::free_address;
-use sampan_tests::process::Process;
-use sampan_tests::{can_run, until};
 use serde_json::json;
+
+use crate::ports::free_address;
+use crate::process::Process;
+use crate::{can_run, until};
 
 /// `user` with the password `secret`; a file, because making a bcrypt hash needs another tool.
 const HTPASSWD: &str = "user:$2b$05$l1afwYR8GhB6WejrODJ9O.1VdARFYaLmp0N.rnWE2eLFbamUsQHjW\n";
 
-pub(crate) struct Registry {
-    pub(crate) address: SocketAddr,
+/// Ends when it is dropped; its images are in the folder.
+pub struct Registry {
+    pub address: SocketAddr,
     folder: PathBuf,
     login: bool,
     /// `None` while it is stopped.
     process: Option<Process>,
 }
 
-/// Whether the tools that these tests stand on are here.
-pub(crate) fn tools() -> bool {
+/// Whether this host has what tests with a registry need.
+#[must_use]
+pub fn tools() -> bool {
     let installed = |program: &str| Command::new(program).arg("--version").output().is_ok();
     can_run() && installed("docker-registry") && installed("skopeo")
 }
 
 impl Registry {
-    pub(crate) fn start(folder: &Path, login: bool) -> Self {
+    /// # Panics
+    /// It does not listen within 15 s.
+    #[must_use]
+    pub fn start(folder: &Path, login: bool) -> Self {
         let mut registry = Self { address: free_address(), folder: folder.into(), login, process: None };
         let passwords = folder.join("htpasswd");
         std::fs::write(&passwords, HTPASSWD).expect("written");
@@ -43,7 +49,11 @@ impl Registry {
         registry
     }
 
-    pub(crate) fn resume(&mut self) {
+    /// Starts it again.
+    ///
+    /// # Panics
+    /// It does not listen within 15 s.
+    pub fn resume(&mut self) {
         let mut command = Command::new("docker-registry");
         command.arg("serve").arg(self.folder.join("registry.yml"));
         self.process = Some(Process::start(&mut command, &self.folder.join("registry.log")));
@@ -52,12 +62,16 @@ impl Registry {
         });
     }
 
-    pub(crate) fn stop(&mut self) {
+    /// Ends it.
+    pub fn stop(&mut self) {
         self.process = None;
     }
 
     /// Pushes an archive as `name` (with a tag).
-    pub(crate) fn push(&self, archive: &Path, name: &str) {
+    ///
+    /// # Panics
+    /// skopeo fails.
+    pub fn push(&self, archive: &Path, name: &str) {
         let (from, to) = (format!("docker-archive:{}", archive.display()), format!("docker://{}/{name}", self.address));
         let mut command = Command::new("skopeo");
         command.args(["copy", "-q", "--insecure-policy", "--dest-tls-verify=false"]);
@@ -69,8 +83,12 @@ impl Registry {
     }
 }
 
-/// An image archive like the one of all tests, with `more` at the end of its program: content that no node has.
-pub(crate) fn archive(folder: &Path, more: &str) -> PathBuf {
+/// Makes an image archive like the one of all tests, with `more` at the end of its program: content that no node has.
+///
+/// # Panics
+/// It cannot be made.
+#[must_use]
+pub fn archive(folder: &Path, more: &str) -> PathBuf {
     let (program, archive) = (folder.join(format!("busybox-{more}")), folder.join(format!("{more}.tar")));
     let mut bytes = std::fs::read("/bin/busybox").expect("busybox-static");
     bytes.extend(more.as_bytes());

@@ -4,27 +4,31 @@ use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sampan_sys::files::named;
 use sampan_sys::socket;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::sleep;
 
 /// Longest note in the file of the lock, bytes: the id of a boot (random(4)).
 const MAX_NOTE: u64 = 256;
+/// Pause when no connection can be accepted, without free descriptors.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// The socket, for as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Listening {
-    pub(crate) listener: UnixListener,
-    /// No helper has listened there since the machine was started.
-    pub(crate) is_new_boot: bool,
+pub struct Listening {
+    listener: UnixListener,
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
+/// Listens at `path`, and holds its lock.
+///
 /// # Errors
 /// Another helper listens there, or the folder does not allow it.
-pub(crate) fn listen(path: &Path) -> io::Result<Listening> {
+pub fn listen(path: &Path) -> io::Result<Listening> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".lock");
     // The file stays when the helper ends: a lock on a deleted file is worthless.
@@ -45,9 +49,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listening> {
     }
     let listener = socket::listen(path, 0o600).map_err(named(path))?;
     listener.set_nonblocking(true)?;
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let is_new_boot = replace(&lock, &boot).map_err(named(path))?;
-    Ok(Listening { listener: UnixListener::from_std(listener)?, is_new_boot, path: path.to_owned(), _lock: lock })
+    Ok(Listening { listener: UnixListener::from_std(listener)?, path: path.to_owned(), lock })
 }
 
 /// Writes the text into the file, unless it has it. Returns whether it was another one.
@@ -63,6 +65,30 @@ fn replace(mut file: &File, text: &str) -> io::Result<bool> {
     Ok(true)
 }
 
+impl Listening {
+    /// Notes this boot in the file of the lock. Returns whether no helper has noted it before.
+    ///
+    /// # Errors
+    /// The note cannot be read or written.
+    pub fn note_boot(&self) -> io::Result<bool> {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        replace(&self.lock, &boot).map_err(named(&self.path))
+    }
+
+    /// Accepts the next caller.
+    pub async fn caller(&self) -> UnixStream {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => return stream,
+                Err(error) => {
+                    log::warn!("no caller can be taken: {error}");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
 impl Drop for Listening {
     fn drop(&mut self) {
         // The socket is removed while the lock is held, so no caller connects meanwhile.
@@ -76,26 +102,39 @@ mod tests {
 
     use super::*;
 
+    fn block_on<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+    }
+
     #[test]
     fn only_one_helper_runs_and_a_stale_socket_is_replaced() {
         let folder = tempfile::tempdir().expect("temp dir");
-        let path = folder.path().join("plugins.sock");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async {
+        let path = folder.path().join("x.sock");
+        block_on(async {
             drop(std::os::unix::net::UnixListener::bind(&path).expect("left by another"));
             let first = listen(&path).expect("it is free");
             let mode = std::fs::metadata(&path).expect("a socket").permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
             let second = listen(&path).map(drop).map_err(|error| error.kind());
             assert_eq!(second, Err(io::ErrorKind::AddrInUse));
-            assert!(first.is_new_boot);
+            let (called, _) = tokio::join!(UnixStream::connect(&path), first.caller());
+            called.expect("it listens");
             drop(first);
             assert!(!path.exists());
-            assert!(!listen(&path).expect("it is free again").is_new_boot);
-            std::fs::write(folder.path().join("plugins.sock.lock"), "of a boot before").expect("written");
-            assert!(listen(&path).expect("it is free").is_new_boot);
-            let note = std::fs::read_to_string(folder.path().join("plugins.sock.lock")).expect("a note");
-            assert_eq!(note, std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("it is Linux"));
+            listen(&path).expect("it is free again");
         });
+    }
+
+    #[test]
+    fn boot_is_new_once() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let (path, lock) = (folder.path().join("x.sock"), folder.path().join("x.sock.lock"));
+        let is_new = || block_on(async { listen(&path).expect("it is free").note_boot().expect("a note") });
+        assert!(is_new());
+        assert!(!is_new(), "another helper of this boot");
+        std::fs::write(&lock, "of a boot before").expect("written");
+        assert!(is_new());
+        let note = std::fs::read_to_string(&lock).expect("a note");
+        assert_eq!(note, std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("it is Linux"));
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::{Value, json};
+
 use super::*;
 use crate::paths::Paths;
 use crate::volume::DownwardFacts;
