@@ -18,7 +18,7 @@ use crate::output::{Structured, print};
 use crate::tokens::{self, TokenVerb};
 #[cfg(feature = "standalone")]
 use crate::{backup, kubeconfig, standalone};
-use crate::{doctor, limits, memory, nodes, page_link, pki, serve};
+use crate::{csi_proxy, doctor, limits, memory, nodes, page_link, pki, serve};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -50,6 +50,11 @@ enum Verb {
     #[command(after_help = "Example:
   cloud-bridge serve --kubeconfig FILE --advertise bridge.example.com --kubelet-address 10.0.0.5 --kubelet-client-ca FILE")]
     Serve(serve::Options),
+    /// Serve the controller of a CSI driver on a node at a Unix socket, for the driver's sidecars in the cluster.
+    #[command(after_help = "Example:
+  cloud-bridge csi-proxy --driver lvm.example.com --node edge-1 --socket /csi/csi.sock \\
+    --bridge https://cloud-bridge.sampan.svc:9447 --bridge-ca /etc/bridge/ca.crt")]
+    CsiProxy(csi_proxy::Options),
     /// Make, list and delete tokens with which nodes join.
     #[command(subcommand)]
     Token(TokenVerb),
@@ -146,6 +151,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "standalone")]
         Verb::Standalone(options) => standalone::run(options).await,
         Verb::Serve(options) => serve::run(options).await,
+        Verb::CsiProxy(options) => csi_proxy::run(options).await,
         #[cfg(feature = "standalone")]
         Verb::Kubeconfig(options) => kubeconfig::run(options).await,
         #[cfg(feature = "standalone")]

@@ -6,6 +6,8 @@
 //! | [`bridge`] | watches of the API, sessions of the nodes, and what goes between |
 //! | [`listen`] | the port that nodes know: joining, connecting |
 //! | [`kubelet`] | the kubelet API of each node, for the API server's `kubectl logs`, `exec` and the like |
+//! | [`csi`] | calls of controllers of CSI drivers on nodes, over HTTPS |
+//! | `csi_proxy` | such a controller at a Unix socket, for sidecars in the cluster |
 //! | [`rules`] | requests over HTTPS that rules lead to nodes |
 //! | [`page`] | the page that shows people their nodes |
 //! | [`page_link`] | login links for it |
@@ -41,6 +43,8 @@ pub mod bridge;
 #[cfg(feature = "standalone")]
 pub mod certificates;
 pub mod cli;
+pub mod csi;
+mod csi_proxy;
 mod doctor;
 pub mod flags;
 pub mod info;

@@ -11,6 +11,7 @@ use crate::accept::Gate;
 use crate::bridge::clients::Clients;
 use crate::bridge::upstream;
 use crate::bridge::{AddressType, Bridge, EndpointOf, Gone, NodeSeen, ServiceScope, Settings};
+use crate::csi::{self, CsiFlags};
 use crate::flags::{self, NodeFlags, port_range};
 use crate::info::{self, Info};
 use crate::kubelet::forward::Forwarder;
@@ -63,6 +64,8 @@ pub struct Options {
     #[command(flatten)]
     pub rules: RuleFlags,
     #[command(flatten)]
+    pub csi: CsiFlags,
+    #[command(flatten)]
     pub page: PageFlags,
 }
 
@@ -74,6 +77,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let authority = Arc::new(keep::in_cluster(&client).await?.with_node_life(options.nodes.certificate_life));
     let listener = listen::bind(options.listen).await?;
     let rules_listener = options.rules.bind().await?;
+    let csi_listener = options.csi.bind().await?;
     let replica_listener = options.replicas.bind().await?;
     let page = options.page.bind(true).await?;
     let plain = options.nodes.plain_ports().await?;
@@ -116,6 +120,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     log::info!("nodes connect to {}", about.url);
     let rule_names = options.rules.names(&options.advertise);
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
+    let csi_names = options.csi.names(&options.advertise);
+    let of_csi = csi::serve(csi_listener, &bridge, &authority, csi_names, client.clone(), Arc::clone(&gate));
     let names = options.replicas.names();
     let of_replicas = replica_port::serve(replica_listener, bridge.clone(), &authority, names, Arc::clone(&gate));
     let page_names = options.page.names(&options.advertise);
@@ -124,6 +130,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     tokio::select! {
         never = listen::accept(listener, tls, context, gate) => match never {},
         failed = of_rules => match failed? {},
+        failed = of_csi => match failed? {},
         failed = of_replicas => match failed? {},
         failed = of_page => match failed? {},
         never = metrics_port::serve(plain, bridge.clone()) => match never {},

@@ -16,6 +16,7 @@ use crate::accept::Gate;
 use crate::bridge::clients::{Clients, KUBELET};
 use crate::bridge::upstream::Upstream;
 use crate::bridge::{Bridge, ServiceScope, Settings};
+use crate::csi;
 use crate::info::{self, Info};
 use crate::kubeconfig;
 use crate::listen::{self, ListenerContext, metrics_port};
@@ -86,6 +87,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     // Both ports before anything is written or said: a taken port is a clean failure.
     let (links, calls) = (listen::bind(options.listen).await?, listen::bind(options.api_listen).await?);
     let rules_listener = options.rules.bind().await?;
+    let csi_listener = options.csi.bind().await?;
     let page = options.page.bind(false).await?;
     let plain = options.nodes.plain_ports().await?;
     let mut names = info::addresses(&[options.listen, options.api_listen], &options.advertise);
@@ -134,6 +136,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let gate = Gate::new();
     let rule_names = options.rules.names(&options.advertise);
     let of_rules = rules::serve(rules_listener, &bridge, &authority, rule_names, client.clone(), Arc::clone(&gate));
+    let csi_names = options.csi.names(&options.advertise);
+    let of_csi = csi::serve(csi_listener, &bridge, &authority, csi_names, client.clone(), Arc::clone(&gate));
     let page_names = options.page.names(&options.advertise);
     let of_page = page::serve(page, &bridge, &authority, page_names, client.clone(), Arc::clone(&gate));
     let context = Arc::new(ListenerContext::new(bridge.clone(), Arc::clone(&authority), client.clone()));
@@ -141,6 +145,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         never = steps::part("links", listen::accept(links, link_tls, context, Arc::clone(&gate))) => match never {},
         never = steps::part("the API's port", api_port::serve(api.clone(), calls, api_tls, gate)) => match never {},
         failed = of_rules => match failed? {},
+        failed = of_csi => match failed? {},
         failed = of_page => match failed? {},
         never = metrics_port::serve(plain, bridge.clone()) => match never {},
         never = Notify::from_env().run() => match never {},

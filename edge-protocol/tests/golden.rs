@@ -113,6 +113,11 @@ fn to_edge() -> Vec<ToEdge> {
             request: StreamRequest::DeleteVolume { volume: "pvc-1".into() },
             credit: 65_536,
         },
+        ToEdge::StreamOpen {
+            stream: 7,
+            request: StreamRequest::Csi { driver: "d.example.com".into(), path: "/csi.v1.Identity/Probe".into() },
+            credit: 65_536,
+        },
         ToEdge::StreamData { stream: 1, data: vec![0, 255, 10] },
         ToEdge::StreamCredit { stream: 1, bytes: 32_768 },
         ToEdge::StreamEnd { stream: 1, error: None },
@@ -316,7 +321,7 @@ macro_rules! variants {
 fn g21_every_variant_inside_a_message_has_a_golden_frame() {
     let (down, up) = (to_edge(), to_cloud());
     variants!(down, ToEdge::StreamOpen { request, .. } => request,
-        StreamRequest { Logs, Exec, Attach, PortForward, Stats, DeleteVolume, Unknown });
+        StreamRequest { Logs, Exec, Attach, PortForward, Stats, DeleteVolume, Csi, Unknown });
     variants!(down, ToEdge::Token { answer, .. } => answer, TokenAnswer { Issued, Refused, Unknown });
     variants!(down, ToEdge::Renewed { answer } => answer, RenewAnswer { Issued, Refused, Unknown });
     variants!(up, ToCloud::Up { report, .. } => report,

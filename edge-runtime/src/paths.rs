@@ -86,6 +86,11 @@ impl Paths {
         self.run().join("device-plugins.sock")
     }
 
+    /// Where that helper takes calls of controllers of CSI drivers.
+    pub fn csi_socket(&self) -> PathBuf {
+        self.plugins_socket().with_extension(sampan_plugins_control::CSI_SOCKET)
+    }
+
     /// What that helper has counted, for `status`.
     pub fn plugins_counters(&self) -> PathBuf {
         self.run().join("device-plugins.json")

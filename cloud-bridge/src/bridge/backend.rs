@@ -58,6 +58,20 @@ impl Bridge {
         }
     }
 
+    /// Begins a call of the controller of a CSI driver on a node; `path` is gRPC's. Records are those of
+    /// [`StreamRequest::Csi`].
+    ///
+    /// # Errors
+    /// The node is not connected, is too old to know such calls, or has no such controller.
+    pub(crate) async fn call_controller(
+        &self,
+        node: &str,
+        flow: &Flow,
+        (driver, path): (String, String),
+    ) -> Result<Channels, BackendError> {
+        self.channels(node, flow, StreamRequest::Csi { driver, path }).await
+    }
+
     fn node(&self, name: &str) -> Result<Arc<Node>, BackendError> {
         self.shared.nodes.get(name).ok_or_else(|| streams::offline(name, None))
     }

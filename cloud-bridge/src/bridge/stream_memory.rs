@@ -24,7 +24,7 @@ fn cost(request: &StreamRequest) -> usize {
     let sends = match request {
         // With a terminal, the client sends its sizes.
         StreamRequest::Exec { stdin, tty, .. } | StreamRequest::Attach { stdin, tty, .. } => *stdin || *tty,
-        StreamRequest::PortForward { .. } => true,
+        StreamRequest::PortForward { .. } | StreamRequest::Csi { .. } => true,
         _ => false,
     };
     // What the node has credit for waits for a slow line, and the rest for credit.

@@ -6,7 +6,7 @@ use clap::Command;
 
 /// Groups of verbs, in the order of the help. A build without the embedded API lacks some of these verbs.
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("Service", &["standalone", "serve"]),
+    ("Service", &["standalone", "serve", "csi-proxy"]),
     ("Nodes and people", &["token", "nodes", "page", "kubeconfig"]),
     ("Care", &["doctor", "backup", "restore", "authority"]),
     ("Shell", &["completion", "version"]),

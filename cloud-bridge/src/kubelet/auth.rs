@@ -48,6 +48,8 @@ const QUESTIONS: (usize, usize) = (8, 8);
 const NODES: &str = "nodes";
 const RULES: &str = "rules";
 const RULES_GROUP: &str = "rules.kubeedge.io";
+const CSI_DRIVERS: &str = "csidrivers";
+const STORAGE_GROUP: &str = "storage.k8s.io";
 
 /// Asks the API about users, and caches the answers.
 pub(crate) struct Reviewer {
@@ -109,6 +111,22 @@ impl Reviewer {
             true => Ok(()),
             false => Err(Denied::Forbidden { user, verb, resource, subresources: vec![subresource] }),
         }
+    }
+
+    /// Succeeds if the user may `proxy` both `nodes/csi-controller` of this node and `csidrivers/controller` of this driver:
+    /// rights that are for nothing else.
+    pub(crate) async fn check_controller(&self, subject: Subject, node: &str, driver: &str) -> Result<(), Denied> {
+        let verb = "proxy";
+        for (group, resource, subresource, name) in
+            [("", NODES, "csi-controller", node), (STORAGE_GROUP, CSI_DRIVERS, "controller", driver)]
+        {
+            let Subject { user, groups } = subject.clone();
+            let (namespace, name) = (String::new(), name.to_owned());
+            if !self.allowed(Deed { group, resource, namespace, name, user, groups, verb, subresource }).await? {
+                return Err(Denied::Forbidden { user: subject.user, verb, resource, subresources: vec![subresource] });
+            }
+        }
+        Ok(())
     }
 
     /// Succeeds if the user of the token may `list` `nodes`: all of them.

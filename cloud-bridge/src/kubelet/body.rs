@@ -8,20 +8,20 @@ use kubelet_api::backend::BackendError;
 use kubelet_api::read::PLAIN;
 
 /// Body of an answer, perhaps as it comes from the node.
-pub(super) type Body = UnsyncBoxBody<Bytes, BackendError>;
+pub(crate) type Body = UnsyncBoxBody<Bytes, BackendError>;
 
 /// A text of the bridge itself.
-pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     with_type(code, PLAIN, full(text.into()))
 }
 
 /// A body that is complete.
-pub(super) fn full(bytes: Bytes) -> Body {
+pub(crate) fn full(bytes: Bytes) -> Body {
     Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// An answer of this content type.
-pub(super) fn with_type(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
+pub(crate) fn with_type(code: StatusCode, kind: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -55,6 +56,16 @@ struct Patience {
 /// The other bridge gives its node 30 s for an answer.
 const PATIENCE: Patience = Patience { dial: Duration::from_secs(10), head: Duration::from_secs(60) };
 
+/// Body of a forwarded request, as it comes from the caller.
+type Asking = UnsyncBoxBody<Bytes, hyper::Error>;
+
+/// What a request counts for, and how long the other bridge has for the head of its answer.
+#[derive(Clone, Copy)]
+struct Terms<'a> {
+    namespace: Option<&'a str>,
+    head: Option<Duration>,
+}
+
 /// Client for the other bridges of the cluster.
 pub struct Forwarder {
     patience: Patience,
@@ -80,8 +91,36 @@ impl Forwarder {
         asked: &KubeletRequest,
         parts: &Parts,
     ) -> Result<Response<Body>, BackendError> {
+        let terms = Terms { namespace: namespace(asked), head: is_answered_soon(asked).then_some(self.patience.head) };
+        let body = Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync();
+        self.pass_on(node, place, terms, parts, body).await
+    }
+
+    /// Asks the bridge at `place` for a call of a CSI driver's controller, whose message is the body.
+    ///
+    /// # Errors
+    /// Same as [`Forwarder::forward`].
+    pub(crate) async fn forward_call(
+        &self,
+        (node, place): (&str, &str),
+        head: Duration,
+        parts: &Parts,
+        body: Incoming,
+    ) -> Result<Response<Body>, BackendError> {
+        let terms = Terms { namespace: None, head: Some(head) };
+        self.pass_on(node, place, terms, parts, body.boxed_unsync()).await
+    }
+
+    async fn pass_on(
+        &self,
+        node: &str,
+        place: &str,
+        terms: Terms<'_>,
+        parts: &Parts,
+        body: Asking,
+    ) -> Result<Response<Body>, BackendError> {
         counters::KUBELET_FORWARDED.one();
-        let answered = self.ask(node, place, asked, parts).await;
+        let answered = self.ask(node, place, terms, parts, body).await;
         if answered.is_err() {
             counters::KUBELET_UNANSWERED.one();
         }
@@ -92,10 +131,11 @@ impl Forwarder {
         &self,
         node: &str,
         place: &str,
-        asked: &KubeletRequest,
+        terms: Terms<'_>,
         parts: &Parts,
+        body: Asking,
     ) -> Result<Response<Body>, BackendError> {
-        let taken = self.count.take(node, namespace(asked)).ok_or_else(|| {
+        let taken = self.count.take(node, terms.namespace).ok_or_else(|| {
             BackendError::Busy(format!(
                 "too many requests are forwarded to other bridges ({EACH} for one node, {ALL} in all, and for one namespace no more than \
                  are free); close some, or try again later"
@@ -105,15 +145,15 @@ impl Forwarder {
         let problem = |why: String| {
             BackendError::Unavailable(format!("node {node} is connected to the bridge at {place}: {why}"))
         };
-        let made = request(node, place, parts).ok_or_else(|| problem("this is no address".to_owned()))?;
+        let made = request(node, place, parts, body).ok_or_else(|| problem("this is no address".to_owned()))?;
         let tls = self.tls().map_err(|error| problem(error.to_string()))?;
         let late = |what: &str, limit: Duration| problem(format!("{what} within {} s", limit.as_secs()));
-        let Patience { dial: dial_within, head } = self.patience;
+        let dial_within = self.patience.dial;
         let dialled = timeout(dial_within, dial(place, &tls)).await;
         let stream = dialled.map_err(|_| late("it cannot be reached", dial_within))?;
         let stream = stream.map_err(|error| problem(format!("it cannot be reached: {error}")))?;
         let mut builder = http1::Builder::new();
-        let spoken = builder.max_buf_size(BUFFERS.0).handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await;
+        let spoken = builder.max_buf_size(BUFFERS.0).handshake::<_, Asking>(TokioIo::new(stream)).await;
         let (mut sender, connection) = spoken.map_err(|error| problem(error.to_string()))?;
         let task = tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
@@ -122,9 +162,9 @@ impl Forwarder {
         });
         let guard = (counted, Ending(task.abort_handle()));
         let sent = sender.send_request(made);
-        let sent = match is_answered_soon(asked) {
-            true => timeout(head, sent).await.map_err(|_| late("it does not answer", head))?,
-            false => sent.await,
+        let sent = match terms.head {
+            Some(head) => timeout(head, sent).await.map_err(|_| late("it does not answer", head))?,
+            None => sent.await,
         };
         let mut answer = sent.map_err(|error| problem(format!("it broke off: {error}")))?;
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -200,10 +240,9 @@ fn namespace(asked: &KubeletRequest) -> Option<&str> {
     }
 }
 
-/// The request for the other bridge: without a body, which no request has, and without the caller's credentials. `None` if
-/// `place` or `node` cannot be one.
-fn request(node: &str, place: &str, parts: &Parts) -> Option<Request<Empty<Bytes>>> {
-    let mut request = Request::new(Empty::new());
+/// The request for the other bridge: without the caller's credentials. `None` if `place` or `node` cannot be one.
+fn request<B>(node: &str, place: &str, parts: &Parts, body: B) -> Option<Request<B>> {
+    let mut request = Request::new(body);
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
     *request.method_mut() = parts.method.clone();

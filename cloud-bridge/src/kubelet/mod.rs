@@ -5,8 +5,9 @@
 //! has it.
 
 pub(crate) mod auth;
-mod body;
+pub(crate) mod body;
 mod cache;
+pub(crate) mod controller;
 mod count;
 pub(crate) mod deed;
 pub mod forward;

@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::body::{Body, text};
+use super::controller::{self, Asked};
 use super::replica::{self, NotABridge};
 use super::server;
 use crate::accept::client::{self, Client, Held, held};
@@ -63,7 +64,7 @@ async fn answer(
     holder: Option<Holder>,
     request: Request<Incoming>,
 ) -> Response<Held<Body, Option<Busy>>> {
-    let (parts, _) = request.into_parts();
+    let (parts, body) = request.into_parts();
     if let Err(refused) = replica::check(holder.as_ref(), clock::now()) {
         client.end();
         let code = match refused {
@@ -80,6 +81,12 @@ async fn answer(
     };
     let work = format!("kubelet request of another bridge about node {node}");
     let mistake = || text(StatusCode::INTERNAL_SERVER_ERROR, "the bridge has made a mistake");
-    let answer = panics::isolate(work, server::forwarded(&bridge, node, &parts)).await;
+    let answered = async {
+        match Asked::of(&parts.method, &parts.uri).filter(|asked| asked.node == node) {
+            Some(asked) => controller::call(&bridge, asked, &Flow::unlimited(), body).await,
+            None => server::forwarded(&bridge, node, &parts).await,
+        }
+    };
+    let answer = panics::isolate(work, answered).await;
     held(answer.unwrap_or_else(mistake), Some(busy))
 }

@@ -9,6 +9,7 @@ use clap::Args;
 use controller_manager::node_lifecycle::{MaskSizes, NodeIpam};
 use controller_manager::{podautoscaler, workloads};
 
+use crate::csi::CsiFlags;
 use crate::flags::{self, NodeFlags};
 use crate::page::PageFlags;
 use crate::rules::RuleFlags;
@@ -58,6 +59,8 @@ pub struct Options {
     pub nodes: NodeFlags,
     #[command(flatten)]
     pub rules: RuleFlags,
+    #[command(flatten)]
+    pub csi: CsiFlags,
     #[command(flatten)]
     pub page: PageFlags,
     #[command(flatten)]

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::support::fixture::{Cluster, TestBridge, eventually, node_object, twins, unique};
-use crate::support::{Edge, Identity, Store, get, tls as tls_connection};
+use crate::support::{Edge, Identity, Store, ask, get, tls as tls_connection};
 
 /// Two bridges: `has` has the node's connection and takes requests of other bridges, `asked` has the kubelet port.
 struct Two {
@@ -215,4 +215,28 @@ async fn streams_through_another_bridge_end_with_their_client() {
         drop(client);
         edge.until("the end of the stream", |edge| edge.closed.contains(&stream)).await;
     }
+}
+
+#[tokio::test]
+async fn forwarded_call_of_a_controller_reaches_its_node() {
+    let cluster = Cluster::open().await;
+    let two = Two::start(&cluster).await;
+    let node = unique("controller");
+    let (_, mut edge) = two.edge(&cluster, &node).await;
+    let bridge = Identity::of_user(&two.authority, "sampan:bridge", "sampan:bridges");
+    let path = format!("/csi/{node}/d.example.com/csi.v1.Identity/Probe");
+    let (place, ca, header) = (two.place, two.ca(), format!("x-sampan-node: {node}\r\n"));
+    let other = "x-sampan-node: absent\r\n";
+    assert_eq!(ask("POST", place, &ca, Some(&bridge), &path, other).await.0, 404, "the path names another node");
+    let asked = tokio::spawn(async move { ask("POST", place, &ca, Some(&bridge), &path, &header).await });
+    edge.until("the call", |edge| !edge.streams.is_empty()).await;
+    let (stream, request) = edge.streams.pop().unwrap();
+    let called = StreamRequest::Csi { driver: "d.example.com".into(), path: "/csi.v1.Identity/Probe".into() };
+    assert_eq!(request, called);
+    let answer = channel::records(channel::STDOUT, b"\0\0\0\0\x02ok");
+    let end = channel::records(channel::CLOSE, &[channel::STDOUT]);
+    edge.session.stream_send(stream, &[channel::records(channel::OPENED, b""), answer, end].concat()).unwrap();
+    edge.linger(Duration::from_millis(200)).await;
+    let (code, body) = asked.await.unwrap();
+    assert!(code == 200 && body.contains("\x02ok"), "{code} {body:?}");
 }

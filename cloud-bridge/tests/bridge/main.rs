@@ -4,6 +4,7 @@
 mod authority;
 mod behind;
 mod compression;
+mod controllers;
 mod csi;
 mod devices;
 mod enrolment;

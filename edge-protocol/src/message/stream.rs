@@ -72,6 +72,10 @@ pub enum StreamRequest {
     /// Forget this volume of the node with all that is in it: the name of a folder that the node has made for a
     /// PersistentVolume. The end without an error says that it is gone, as it is when there was none.
     DeleteVolume { volume: String },
+    /// A call of the controller of a CSI driver on the node; `path` is gRPC's, `/csi.v1.Controller/CreateVolume`. Records as
+    /// for `PortForward`: `STDIN` is the length of the message in four bytes (big endian), and the message;
+    /// `STDOUT` is one byte with gRPC's code, the length of the rest in four bytes, and the answer or the text of the error.
+    Csi { driver: String, path: String },
     /// A request this build does not know; answered by ending the stream with a reason.
     #[serde(other)]
     Unknown,

@@ -51,6 +51,12 @@ impl Code {
         Self::Unauthenticated,
     ];
 
+    /// The code with this number. What is not known is UNKNOWN.
+    #[must_use]
+    pub fn of(number: u8) -> Self {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or(Self::Unknown)
+    }
+
     /// `grpc-status`: a number without zeros before it. What is not known is UNKNOWN.
     pub(super) fn parse(text: &[u8]) -> Self {
         let known = |code: &&Self| (**code as u8).to_string().as_bytes() == text;
@@ -186,8 +192,9 @@ mod tests {
     #[test]
     fn codes_are_read_as_they_are_written() {
         for code in Code::ALL {
-            assert_eq!(Code::parse((code as u8).to_string().as_bytes()), code);
+            assert_eq!((Code::parse((code as u8).to_string().as_bytes()), Code::of(code as u8)), (code, code));
         }
+        assert_eq!([Code::of(17), Code::of(255)], [Code::Unknown; 2]);
         for strange in ["", "00", "17", "-1", " 1", "99999999999999999999"] {
             assert_eq!(Code::parse(strange.as_bytes()), Code::Unknown, "{strange}");
         }

@@ -11,9 +11,9 @@ const PROGRAM: Program = Program {
        edge-plugins version [-o json]
 
 Talks to device plugins and CSI drivers for a node. Started by edge-runtime, which calls at the socket.",
-    // Three for each of 64 plugins, and those of clients; three for each of 8 calls of 32 CSI drivers. The process for fsGroup
-    // opens 500 folders.
-    max_files: 1_536,
+    // Three for each of 64 plugins, and those of clients; three for each of 8 calls of 32 CSI drivers; four for each of 64
+    // calls of controllers. The process for fsGroup opens 500 folders.
+    max_files: 1_792,
     jobs: &[Job { flag: "own", run: own }],
 };
 

@@ -5,6 +5,8 @@
 mod csi;
 mod python;
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 
 use csi::*;
@@ -51,6 +53,66 @@ fn volume_of_two_pods_is_unstaged_after_the_last() {
     ];
     assert_eq!(driver.lines("calls"), calls);
     assert!(driver.lines("wrong").is_empty());
+}
+
+/// Calls a controller as the daemon does. Returns gRPC's code and the rest.
+fn call(node: &Node, head: &str, length: usize, message: &[u8]) -> (u8, Vec<u8>) {
+    let mut stream = node.caller();
+    let sent = [head.as_bytes(), b"\n", &u32::try_from(length).unwrap().to_be_bytes(), message].concat();
+    // A call that is refused may not be read to its end.
+    let _ = stream.write_all(&sent).and_then(|()| stream.shutdown(Shutdown::Write));
+    let (mut answer, mut part) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut part) {
+        answer.extend_from_slice(&part[..count]);
+    }
+    let (length, rest) = answer[1..].split_first_chunk().unwrap();
+    assert_eq!(u32::from_be_bytes(*length), u32::try_from(rest.len()).unwrap());
+    (answer[0], rest.to_vec())
+}
+
+#[test]
+fn controller_is_called_with_its_own_methods_alone() {
+    let mut node = Node::start();
+    let probe = format!("{DRIVER} /csi.v1.Identity/Probe");
+    assert_eq!(call(&node, &probe, 0, &[]).0, 14, "it is not there yet");
+    let driver = Driver::start(&node, DRIVER);
+    node.drivers(1);
+    assert_eq!(call(&node, &probe, 0, &[]), (0, b"\x0a\x02\x08\x01".to_vec()));
+    let create = format!("{DRIVER} /csi.v1.Controller/CreateVolume");
+    let message = b"\x0a\x01a\x12\x02\x08\x07";
+    assert_eq!(call(&node, &create, message.len(), message), (0, b"\x0a\x0f\x08\x07\x12\x0bvolume of a".to_vec()));
+    let calls = || driver.lines("calls").iter().filter(|line| *line == "CreateVolume").count();
+    assert_eq!(calls(), 1);
+
+    // A message that is cut off or too long, another driver, services of a node, and no call at all.
+    let (code, _) = call(&node, &create, message.len() + 1, message);
+    assert_eq!(code, 14);
+    assert_eq!(call(&node, &create, (4 << 20) + 1, message).0, 8);
+    assert_eq!(call(&node, "other.example.com /csi.v1.Controller/CreateVolume", message.len(), message).0, 14);
+    for path in ["/csi.v1.Node/NodeUnpublishVolume", "/pluginregistration.Registration/GetInfo", "", "x y z"] {
+        assert_eq!(call(&node, &format!("{DRIVER} {path}"), message.len(), message).0, 12, "{path}");
+    }
+    assert_eq!(call(&node, &"x".repeat(1 << 20), 0, &[]).0, 12);
+    assert_eq!(calls(), 1);
+
+    // Answers without an end, and one that never comes.
+    driver.flood("CreateVolume");
+    assert_eq!(call(&node, &create, message.len(), message).0, 8);
+    driver.fail("CreateVolume");
+    assert_eq!(call(&node, &create, message.len(), message), (13, b"as asked for".to_vec()));
+    driver.hold("CreateVolume", "before");
+    let mut held = node.caller();
+    held.write_all(&[create.as_bytes(), b"\n\0\0\0\x07", message].concat()).unwrap();
+    driver.wait_held();
+    drop(held);
+    assert_eq!(call(&node, &probe, 0, &[]).0, 0, "others go on");
+    driver.release();
+
+    // What is not the socket of the configuration is not called.
+    let socket = node.root.join("plugins").join(DRIVER).join("csi.sock");
+    std::fs::rename(&socket, socket.with_extension("away")).unwrap();
+    symlink(socket.with_extension("away"), &socket).unwrap();
+    assert_eq!(call(&node, &probe, 0, &[]).0, 14, "a link");
 }
 
 /// Each call, and which order makes it: mount in a, mount in b, unmount in a, unmount in b.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use sampan_plugins_control::Settings;
+use sampan_plugins_control::{MAX_DRIVERS, Settings};
 use serde::{Deserialize, Serialize};
 
 use super::devices::DeviceClass;
@@ -25,6 +25,8 @@ pub struct PluginsConfig {
     pub pod_resources: bool,
     /// Take CSI drivers.
     pub csi: bool,
+    /// Sockets of controllers of CSI drivers, by the driver's name: the bridge's `csi-proxy` calls them.
+    pub csi_controllers: BTreeMap<String, String>,
     pub cdi_folders: Vec<PathBuf>,
 }
 
@@ -35,6 +37,7 @@ impl Default for PluginsConfig {
             device_plugins: false,
             pod_resources: false,
             csi: false,
+            csi_controllers: BTreeMap::new(),
             cdi_folders: vec!["/etc/cdi".into(), "/var/run/cdi".into()],
         }
     }
@@ -42,7 +45,7 @@ impl Default for PluginsConfig {
 
 impl PluginsConfig {
     pub fn is_on(&self) -> bool {
-        self.device_plugins || self.pod_resources || self.csi
+        self.device_plugins || self.pod_resources || self.csi || !self.csi_controllers.is_empty()
     }
 
     /// What the helper is told. `devices`: resources that this node has without a plugin.
@@ -52,6 +55,7 @@ impl PluginsConfig {
             device_plugins: self.device_plugins,
             pod_resources: self.pod_resources,
             csi: self.csi,
+            csi_controllers: self.csi_controllers.clone(),
             cdi_folders: self.cdi_folders.clone(),
             taken: devices.keys().cloned().collect(),
         }
@@ -67,7 +71,19 @@ impl PluginsConfig {
         if self.cdi_folders.len() > MOST_FOLDERS {
             return Err(wrong("plugins.cdi-folders", format!("has more than {MOST_FOLDERS} folders")));
         }
+        if let Some(path) = self.csi_controllers.values().find(|path| !self.is_inside(path)) {
+            return Err(wrong("plugins.csi-controllers", format!("{path:?} is no path below plugins.root")));
+        }
+        if self.csi_controllers.len() > MAX_DRIVERS {
+            return Err(wrong("plugins.csi-controllers", format!("has more than {MAX_DRIVERS} drivers")));
+        }
         Ok(self)
+    }
+
+    /// Whether a path leads to something below the root, as far as its text says.
+    fn is_inside(&self, path: &str) -> bool {
+        let path = Path::new(path);
+        no_folder(path).is_none() && path != self.root && path.starts_with(&self.root)
     }
 }
 

@@ -103,7 +103,7 @@ mod tests {
             "device-twin: {mqtt: {broker: 'tcp://127.0.0.1:1883', username: a}, report: {per-second: 3}}\n",
             "metrics: {listen: '[::1]:10255'}\n",
             "local-api: {listen: gateway, default: true, cache-bytes: 0}\n",
-            "plugins: {root: /srv/kubelet, device-plugins: true, pod-resources: true, csi: true, cdi-folders: []}\n",
+            "plugins: {root: /srv/kubelet, device-plugins: true, pod-resources: true, csi: true, csi-controllers: {d.x: /srv/kubelet/a}, cdi-folders: []}\n",
             "resources: {cpu-manager: static}\nreserved: {cpus: 0-1}\n",
             "reserved: {cpus: 0, cpu-millis: 100}\n",
             "proxy: {url: 'http://proxy.lan:3128/', user-file: /x, except: [.lan, 10.0.0.0/8], for: [pull]}\n",

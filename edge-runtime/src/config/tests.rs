@@ -73,6 +73,10 @@ fn wrong_values_name_their_key() {
         ),
         ("plugins: {root: kubelet}", "plugins.root: \"kubelet\" is no absolute path of a folder without '..'"),
         ("plugins: {cdi-folders: [/etc/../x]}", "plugins.cdi-folders"),
+        ("plugins: {csi-controllers: {d.x: /run/docker.sock}}", "plugins.csi-controllers"),
+        ("plugins: {csi-controllers: {d.x: /var/lib/kubelet}}", "is no path below plugins.root"),
+        ("plugins: {csi-controllers: {d.x: /var/lib/kubelet/../x}}", "plugins.csi-controllers"),
+        ("plugins: {root: /srv, csi-controllers: {d.x: /var/lib/kubelet/a}}", "plugins.csi-controllers"),
         ("plugins: {device-plugin: true}", "device-plugin"),
         ("resources: {cpu-manager: dynamic}", "expected `none` or `static`"),
         ("reserved: {cpus: 1-}", "reserved.cpus: '1-' is not a list of CPUs"),
@@ -207,6 +211,7 @@ fn plugins_are_off_unless_configured() {
     assert!(plugins("plugins: {device-plugins: true}").is_on());
     assert!(plugins("plugins: {pod-resources: true}").is_on());
     assert!(plugins("plugins: {csi: true}").is_on());
+    assert!(plugins("plugins: {csi-controllers: {d.x: /var/lib/kubelet/plugins/d.x/csi.sock}}").is_on());
     let config = load("plugins: {device-plugins: true}\ndevices: {a.b/d: [/dev/x], a.b/c: [/dev/y]}").expect("valid");
     let settings = config.plugins.settings(&config.devices);
     assert_eq!(settings.root, Path::new("/var/lib/kubelet"));

@@ -11,6 +11,12 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../edge-runtime/plugi
 /// Until a call comes.
 const SOON: Duration = Duration::from_secs(40);
 
+/// Where Google's gRPC for Python is.
+pub(super) fn packages() -> PathBuf {
+    let usual = concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/grpcio");
+    std::env::var_os("SAMPAN_GRPCIO").map_or_else(|| usual.into(), PathBuf::from)
+}
+
 pub(super) struct Driver {
     child: Child,
     state: PathBuf,
@@ -39,12 +45,10 @@ impl Driver {
     }
 
     fn with(mut command: Command, folder: &Path, name: &str) -> Self {
-        let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../.cache/grpcio");
-        let packages = std::env::var_os("SAMPAN_GRPCIO").map_or_else(|| packages.into(), PathBuf::from);
         let state = folder.join(name);
         std::fs::create_dir_all(&state).expect("a folder");
         command.arg(SOURCE).arg(folder.join("kubelet")).arg(name).arg(&state);
-        command.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("PYTHONPATH", packages()).env("PYTHONDONTWRITEBYTECODE", "1");
         Self { child: command.spawn().expect("python3 is installed"), state }
     }
 

@@ -1,5 +1,6 @@
 //! Volumes of CSI drivers: a real driver (csi_driver.py), the real helper and real containers (docs/csi.md).
 
+mod controller;
 mod driver;
 
 use std::path::Path;
@@ -35,10 +36,14 @@ impl Drop for Site {
 impl Site {
     /// A node with a driver, whose volumes need no attachment.
     fn start(test: &str) -> Self {
-        let cluster = Cluster::start(test);
+        Self::on(Cluster::start(test), "")
+    }
+
+    /// Same as [`Site::start`] in a cluster that runs, with more keys for `plugins`: `, KEY: VALUE`.
+    fn on(cluster: Cluster, more: &str) -> Self {
         let folder = cluster.folder().to_owned();
         let mut node = EdgeNode::prepare(&cluster, &format!("edge-{}", cluster.kubectl.namespace));
-        node.configure(&config(&folder));
+        node.configure(&config(&folder, more));
         node.start();
         node.wait_ready();
         for (name, tokens) in [(NAME, json!([])), (OTHER, json!([{"audience": "vault"}]))] {
@@ -99,8 +104,8 @@ impl Site {
     }
 }
 
-fn config(folder: &Path) -> String {
-    format!("plugins: {{csi: true, root: '{}'}}\n", folder.join("kubelet").display())
+fn config(folder: &Path, more: &str) -> String {
+    format!("plugins: {{csi: true, root: '{}'{more}}}\n", folder.join("kubelet").display())
 }
 
 fn bound(claim: &str) -> Value {

@@ -84,3 +84,20 @@ async fn guess(reviewer: &Reviewer, at: usize, from: Source) -> bool {
 fn from(last: u8) -> Source {
     Source::of([192, 0, 2, last].into())
 }
+
+#[tokio::test]
+async fn controller_needs_a_right_to_the_node_and_one_to_the_driver() {
+    let (reviewer, asked) = {
+        let (client, asked) = api();
+        (Reviewer::new(client), asked)
+    };
+    let robot = || Subject { user: "robot".to_owned(), groups: Vec::new() };
+    reviewer.check_controller(robot(), "a", "a").await.unwrap();
+    for (node, driver, denied) in [("a", "b", "csidrivers"), ("b", "a", "nodes")] {
+        match reviewer.check_controller(robot(), node, driver).await {
+            Err(Denied::Forbidden { resource, .. }) => assert_eq!(resource, denied),
+            other => panic!("{node} {driver}: {other:?}"),
+        }
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 4, "two nodes, two drivers");
+}

@@ -27,7 +27,7 @@ fn forwarded_request_keeps_its_upgrade_and_loses_credentials() {
         ("content-length", "7"),
         ("x-sampan-node", "another"),
     ]);
-    let made = request("edge-1", "10.0.0.2:9446", &parts).unwrap();
+    let made = request("edge-1", "10.0.0.2:9446", &parts, ()).unwrap();
     assert_eq!((made.uri().to_string(), made.method().as_str()), ("/exec/ns/p/c?command=ls&output=1".into(), "POST"));
     let all = |name: &str| -> Vec<&str> {
         made.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
@@ -38,7 +38,7 @@ fn forwarded_request_keeps_its_upgrade_and_loses_credentials() {
     for gone in ["authorization", "proxy-authorization", "cookie", "content-length"] {
         assert!(all(gone).is_empty(), "{gone}");
     }
-    assert!(request("edge-1", "a\nb", &parts).is_none() && request("a\nb", "x", &parts).is_none());
+    assert!(request("edge-1", "a\nb", &parts, ()).is_none() && request("a\nb", "x", &parts, ()).is_none());
 }
 
 #[test]

@@ -77,6 +77,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("plugins.device-plugins", "true|false", "", "true: device plugins of Kubernetes offer devices of the board to pods"),
     key("plugins.pod-resources", "true|false", "", "true: programs on the node ask which pod has which devices and CPUs (podresources)"),
     key("plugins.csi", "true|false", "", "true: pods mount volumes of CSI drivers that run on this node"),
+    key("plugins.csi-controllers", "{DRIVER: SOCKET}", "", "controllers of CSI drivers that cloud-bridge csi-proxy may call, below plugins.root"),
     key("plugins.root", "FOLDER", "", "folder of the kubelet, as manifests of plugins name it"),
     key("plugins.cdi-folders", "[FOLDER]", "", "folders with CDI specifications; one in a later folder comes first"),
     key("shutdown.grace-seconds", "SECONDS", "", "time for pods to end when the machine shuts down"),

@@ -21,8 +21,6 @@ use crate::{Code, Status};
 
 /// Time for a client to start HTTP/2 and acknowledge our settings.
 const GREETING: Duration = Duration::from_secs(5);
-/// Without a complete request. Clients make another connection when they need one.
-const IDLE: Duration = Duration::from_secs(120);
 /// Idle timeout when others wait for a place.
 const IDLE_IN_A_CROWD: Duration = Duration::from_secs(1);
 /// Timeout for a client that reads nothing of what it is sent.
@@ -91,15 +89,15 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
             return Err(late("it does not greet"));
         }
         idle = (!exchange.is_busy()).then(|| idle.unwrap_or(now));
-        if idle.is_some_and(|since| since + IDLE <= now) && !ending {
+        if idle.is_some_and(|since| since + shared.idle <= now) && !ending {
             ending = true;
             exchange.end().map_err(broken)?;
             continue;
         }
-        let idle_until = idle.filter(|_| !ending).map(|since| since + IDLE);
+        let idle_until = idle.filter(|_| !ending).map(|since| since + shared.idle);
         let clocks = [exchange.wake(), flights.wake(), greeting, idle_until, output.stuck_at()];
         let wake = clocks.into_iter().flatten().min();
-        let wake = wake.unwrap_or(now + IDLE);
+        let wake = wake.unwrap_or(now + shared.idle);
         let wants = exchange.wants();
         let reads = output.is_empty() && wants.is_none();
         tokio::select! {

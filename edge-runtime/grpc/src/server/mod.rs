@@ -34,6 +34,10 @@ use super::Status;
 const CONNECTIONS: usize = 256;
 /// Calls that are handed over and not answered, of all connections.
 const FLIGHTS: usize = 32;
+/// Without a complete request. Clients make another connection when they need one.
+const IDLE: Duration = Duration::from_secs(120);
+/// The same for clients that end with their connection.
+const LASTING: Duration = Duration::from_secs(365 * 86_400);
 /// Pause when no connection can be accepted: without free descriptors, or without a free place.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -61,6 +65,8 @@ struct Shared {
     calls: mpsc::Sender<Call>,
     flights: Arc<Semaphore>,
     rooms: Rooms,
+    /// Time after which a connection without a request ends.
+    idle: Duration,
     /// A connection waits for a place.
     crowded: Notify,
 }
@@ -71,10 +77,21 @@ struct Shared {
 /// RESOURCE_EXHAUSTED. Code that builds long answers builds one at a time and yields after each, so that it is sent
 /// before the next.
 pub async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
+    serve_with(listener, calls, IDLE).await;
+}
+
+/// Same as [`serve`], and a connection without requests stays, unless others wait for its place: sidecars of CSI drivers
+/// exit when their connection ends (kubernetes-csi/csi-lib-utils connection `ExitOnConnectionLoss`).
+pub async fn serve_lasting(listener: UnixListener, calls: mpsc::Sender<Call>) {
+    serve_with(listener, calls, LASTING).await;
+}
+
+async fn serve_with(listener: UnixListener, calls: mpsc::Sender<Call>, idle: Duration) {
     let shared = Rc::new(Shared {
         calls,
         flights: Arc::new(Semaphore::new(FLIGHTS)),
         rooms: Rooms::default(),
+        idle,
         crowded: Notify::new(),
     });
     let places = Arc::new(Semaphore::new(CONNECTIONS));

@@ -6,6 +6,13 @@ use serde_json::Value;
 /// Most drivers of a node.
 pub const MAX_DRIVERS: usize = 32;
 
+/// Extension of the socket at which the helper takes calls of controllers; otherwise it is called as that of the daemon.
+///
+/// A connection is one call. The daemon sends `DRIVER PATH` and a line feed, where `PATH` is gRPC's, then the length of the
+/// message in four bytes (big endian), and the message. The helper answers with one byte, gRPC's code, the length of the rest
+/// in four bytes, and the driver's answer or the text of the error. The daemon passes both on without reading them.
+pub const CSI_SOCKET: &str = "csi";
+
 /// Longest `volumeHandle`, bytes.
 pub const MAX_HANDLE: usize = 4_096;
 

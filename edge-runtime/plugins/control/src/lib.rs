@@ -7,7 +7,7 @@
 //!
 //! | from | line |
 //! |---|---|
-//! | daemon | `{"daemon":{"version":2,"node":"n","settings":{"root":"/var/lib/kubelet","devicePlugins":true,"podResources":false,"csi":false,"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}` |
+//! | daemon | `{"daemon":{"version":2,"node":"n","settings":{"root":"/var/lib/kubelet","devicePlugins":true,"podResources":false,"csi":false,"csiControllers":{},"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}` |
 //! | helper | `{"hello":{"version":2}}` |
 //! | helper | `{"devices":{"resource":"example.com/gpu","all":[{"id":"a","healthy":true,"numa":[0]}]}}` |
 //! | helper | `{"told":{}}` |
@@ -49,7 +49,7 @@ mod settings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use csi::{CsiMount, CsiPod, MAX_DRIVERS, MAX_HANDLE};
+pub use csi::{CSI_SOCKET, CsiMount, CsiPod, MAX_DRIVERS, MAX_HANDLE};
 pub use edits::{DeviceNode, Edits, Mount, Number, Pair, are_edits};
 pub use resources::{Asked, Assigned, ContainerResources, PodResources, Resources};
 pub use settings::Settings;
@@ -187,6 +187,8 @@ pub struct Device {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -197,13 +199,14 @@ mod tests {
             device_plugins: true,
             pod_resources: false,
             csi: false,
+            csi_controllers: BTreeMap::new(),
             cdi_folders: vec!["/etc/cdi".into(), "/var/run/cdi".into()],
             taken: vec!["example.com/serial".into()],
         };
         assert_eq!(
             line(
                 r#"{"daemon":{"version":2,"node":"n","settings":{"root":"/var/lib/kubelet","devicePlugins":true,
-                "podResources":false,"csi":false,"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}"#
+                "podResources":false,"csi":false,"csiControllers":{},"cdiFolders":["/etc/cdi","/var/run/cdi"],"taken":["example.com/serial"]}}}"#
             ),
             ToHelper::Daemon { version: 2, node: "n".into(), settings }
         );

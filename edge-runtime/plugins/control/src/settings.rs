@@ -1,5 +1,6 @@
 //! How the helper works, as the daemon has resolved it from the section `plugins` of its configuration.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,8 @@ pub struct Settings {
     pub pod_resources: bool,
     /// Take CSI drivers.
     pub csi: bool,
+    /// Sockets of controllers of CSI drivers by the driver's name, below the root.
+    pub csi_controllers: BTreeMap<String, String>,
     /// Folders with CDI specifications. A device in a later folder replaces the same one of an earlier folder.
     pub cdi_folders: Vec<PathBuf>,
     /// Names of resources that the node has without a plugin: a plugin may not register one of them. Sorted.

@@ -73,6 +73,9 @@ impl Callers {
             if settings.csi {
                 csi::start(&shared, &node);
             }
+            if !settings.csi_controllers.is_empty() {
+                csi::serve_controllers(&shared);
+            }
             if settings.device_plugins || settings.csi {
                 registry::start(&shared, self.is_new_boot);
             }

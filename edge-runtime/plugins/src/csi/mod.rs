@@ -9,6 +9,8 @@
 //! | `drivers` | the drivers that are registered: no I/O |
 //! | `state` | what this process knows |
 //! | `failure` | why an order has failed |
+//! | `controllers` | calls of controllers, which come from the cloud |
+//! | `controller_call` | what such a call may be: no I/O |
 //! | `call` | one call to a driver, and work that may wait for the disk |
 //! | `turns` | one order at a time for a volume |
 //! | `mount`, `unmount`, `keep` | the orders of the daemon |
@@ -21,6 +23,8 @@
 
 mod again;
 mod call;
+mod controller_call;
+mod controllers;
 mod disk;
 mod drivers;
 mod failure;
@@ -40,6 +44,7 @@ mod turns;
 mod unmount;
 mod volume;
 
+pub(crate) use controllers::start as serve_controllers;
 pub(crate) use orders::{start, told};
 pub use owner::own;
 pub(crate) use register::register;

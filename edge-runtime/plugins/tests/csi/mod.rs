@@ -1,5 +1,6 @@
 //! The helper as a process that can be killed, the daemon at its socket, and a driver in Python.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -81,11 +82,24 @@ impl Node {
             device_plugins: false,
             pod_resources: false,
             csi: true,
+            csi_controllers: BTreeMap::from([(DRIVER.into(), self.controller())]),
             cdi_folders: Vec::new(),
             taken: Vec::new(),
         };
         self.say(&ToHelper::Daemon { version: VERSION, node: "n".into(), settings });
         assert_eq!(self.hear(), FromHelper::Hello { version: VERSION });
+    }
+
+    /// Where `csi_driver.py` serves, also as a controller.
+    fn controller(&self) -> String {
+        self.root.join("plugins").join(DRIVER).join("csi.sock").to_str().unwrap().to_owned()
+    }
+
+    /// A connection for a call of a controller, as the daemon makes it.
+    pub(crate) fn caller(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.folder.path().join("plugins.csi")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
     }
 
     /// As `kill -9`.

@@ -3,7 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses its part; a test that cannot go on fails")]
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::thread::JoinHandle;
@@ -73,6 +73,7 @@ impl Node {
             device_plugins: true,
             pod_resources: true,
             csi: false,
+            csi_controllers: BTreeMap::new(),
             cdi_folders: vec![folder.path().join("etc-cdi"), folder.path().join("run-cdi")],
             taken: vec!["example.com/taken".into()],
         };

@@ -7,6 +7,7 @@
 //! | `attach` | standard streams of a container's own process |
 //! | `port_forward` | one connection to a port of a pod |
 //! | `delete_volume` | deletion of a volume that was provisioned here |
+//! | `csi` | one call of the controller of a CSI driver |
 //! | `stats` | usage of the node and its pods |
 //! | `input` | meaning of a record from a client |
 //! | `channels` | records in both directions, for streams with several flows of bytes |
@@ -15,6 +16,7 @@
 
 mod attach;
 mod channels;
+mod csi;
 mod delete_volume;
 mod exec;
 mod input;
@@ -124,6 +126,7 @@ impl Streams {
             StreamRequest::PortForward { .. } => self.open_port_forward(&asked),
             StreamRequest::Stats {} => self.open_stats(&asked),
             StreamRequest::DeleteVolume { .. } => Self::open_delete_volume(&asked),
+            StreamRequest::Csi { .. } => self.open_csi(&asked),
             _ => Err("this node does not know the request; upgrade edge-runtime".into()),
         };
         if let Err(error) = opened {
@@ -198,6 +201,7 @@ mod tests {
             port: 80,
         };
         let delete = |volume: &str| StreamRequest::DeleteVolume { volume: volume.into() };
+        let csi = StreamRequest::Csi { driver: "d.x".into(), path: "/csi.v1.Identity/Probe".into() };
         for (stream, (request, reason)) in (1..).zip([
             (StreamRequest::Unknown, "does not know the request"),
             (exec("c", &[]), "at least one command"),
@@ -206,6 +210,7 @@ mod tests {
             (forward("u"), "pod u is not running"),
             (delete("../volumes"), "bad request"),
             (delete(""), "bad request"),
+            (csi, "no controller of the CSI driver d.x"),
         ]) {
             link.hears(&ToEdge::StreamOpen { stream, request: request.clone(), credit: 1000 });
             bench.node.take_link(LinkEvent::Stream(StreamEvent::Opened { stream, request })).unwrap();

@@ -42,11 +42,15 @@ impl Streams {
 }
 
 async fn serve(channels: Channels, target: Target) {
+    match dial::localhost(target.namespace.as_deref(), target.port).await {
+        Ok(connection) => pass(channels, connection).await,
+        Err(error) => channels.to.end(Some(refusal(&target, &error))),
+    }
+}
+
+/// Copies in both directions until both have ended.
+pub(super) async fn pass(channels: Channels, connection: Async<TcpStream>) {
     let Channels { to, mut from } = channels;
-    let connection = match dial::localhost(target.namespace.as_deref(), target.port).await {
-        Ok(connection) => connection,
-        Err(error) => return to.end(Some(refusal(&target, &error))),
-    };
     // A direction that breaks ends the other.
     let done = try_zip(move_down(&to, &connection), move_up(&mut from, &connection)).await;
     to.end(done.err().map(|Over| "the connection is broken".into()));
