@@ -27,7 +27,8 @@
 //! an answer; the daemon starts another one. Without a daemon the helper stays, and keeps its connections to plugins.
 //!
 //! Answers come in any order, at the latest after some minutes. The daemon has one `Allocate` for a resource under way at a
-//! time, also if nobody waits for its answer any more: a plugin that hangs has no queue. An order whose connection ends has no answer; the daemon repeats it.
+//! time, also if nobody waits for its answer any more: a plugin that hangs has no queue. An order whose connection ends
+//! has no answer; the daemon repeats it.
 
 mod edits;
 mod from_helper;
