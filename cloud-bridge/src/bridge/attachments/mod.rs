@@ -5,19 +5,25 @@
 //! | module | owns |
 //! |---|---|
 //! | `known` | what was read, within a bounded room |
+//! | `listed` | the volumes that Nodes list as attached and in use |
 //! | `slim` | an attachment as the watch delivers it |
 //! | `watch` | the watch, while a claim needs it |
 
 mod known;
+mod listed;
 mod slim;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
+use serde_json::Value;
 
 use super::followed::present::Present;
+use super::slim::SlimNode;
 use super::world::Round;
+use known::{Hash, hash_of};
+use listed::Listed;
 pub(super) use watch::{AttachmentWatch, Changes};
 
 pub(super) struct Attachments {
@@ -25,11 +31,17 @@ pub(super) struct Attachments {
     /// Whether a node mounts volumes of CSI drivers.
     wanted: tokio::sync::watch::Sender<bool>,
     present: Present<AttachmentWatch>,
+    listed: Mutex<Listed>,
 }
 
 impl Attachments {
     pub(super) fn new(own: Client) -> Self {
-        Self { own, wanted: tokio::sync::watch::Sender::new(false), present: Present::default() }
+        Self {
+            own,
+            wanted: tokio::sync::watch::Sender::new(false),
+            present: Present::default(),
+            listed: Mutex::default(),
+        }
     }
 
     pub(super) fn set_wanted(&self, wanted: bool) {
@@ -45,9 +57,53 @@ impl Attachments {
         self.present.get_or(round, || AttachmentWatch::begin(self.own.clone(), round))
     }
 
-    /// The status of the attachment of a volume to a node, as JSON text; `None` before it is attached, and without a
-    /// watch.
+    /// The status of the attachment of a volume to a node, as JSON text; `None` before the volume is attached and the Node
+    /// lists it, and without a watch.
     pub(super) fn status(&self, node: &str, driver: &str, handle: &str) -> Option<String> {
-        self.present.get()?.status(node, driver, handle)
+        let hash = hash_of(node, driver, handle);
+        let listed = self.listed().has(node, &hash);
+        self.present.get()?.status(&hash, listed)
+    }
+
+    /// A Node as the watch delivers it.
+    pub(super) fn saw(&self, node: &SlimNode) {
+        let changed = self.listed().saw(node.name(), node.version(), node.volumes_in_use(), node.volumes_attached());
+        self.tell(&changed);
+    }
+
+    /// A node reports the volumes that it uses. Call before they are written.
+    pub(super) fn reported(&self, node: &str, in_use: &Value) {
+        let changed = self.listed().reported(node, in_use);
+        self.tell(&changed);
+    }
+
+    /// The last report of a node is in the API, at this version of the Node or an earlier one.
+    pub(super) fn written(&self, node: &str, version: &str) {
+        let changed = self.listed().written(node, listed::version(version));
+        self.tell(&changed);
+    }
+
+    /// Forgets a Node.
+    pub(super) fn gone(&self, node: &str) {
+        let changed = self.listed().gone(node);
+        self.tell(&changed);
+    }
+
+    /// Forgets all Nodes except these.
+    pub(super) fn retain(&self, is: impl Fn(&str) -> bool) {
+        let changed = self.listed().retain(is);
+        self.tell(&changed);
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Listed> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, changed: &[Hash]) {
+        if !changed.is_empty()
+            && let Some(watch) = self.present.get()
+        {
+            watch.tell(changed);
+        }
     }
 }

@@ -32,6 +32,7 @@ use serde_json::Value;
 pub(super) use event::refusal_event;
 pub use overrides::{AddressType, EndpointOf, KubeletEndpoint, NodeOverrides};
 
+use super::attachments::Attachments;
 use super::node::Node;
 use super::pod_ranges::PodRanges;
 use super::requests::{Requests, Written};
@@ -55,6 +56,8 @@ pub(super) struct Reports {
     pub(super) mirror_namespaces: Arc<[String]>,
     /// The ranges of pod addresses of each node.
     pub(super) pod_ranges: Arc<PodRanges>,
+    /// Learns which volumes the node uses, before and after that is written.
+    pub(super) attachments: Option<Arc<Attachments>>,
     /// Address from which the node connected; set only for a node that asks for routes.
     pub(super) lan: OnceLock<IpAddr>,
     /// Whether the node mounts volumes of CSI drivers.
@@ -93,6 +96,7 @@ impl Reports {
             replicated: false,
             mirror_namespaces: Arc::default(),
             pod_ranges: Arc::default(),
+            attachments: None,
             lan: OnceLock::new(),
             csi: AtomicBool::new(false),
             place: Mutex::default(),

@@ -60,6 +60,7 @@ impl Connection {
         reports.replicated = shared.settings.replicated;
         reports.mirror_namespaces = Arc::clone(&shared.settings.mirror_namespaces);
         reports.pod_ranges = Arc::clone(&shared.pod_ranges);
+        reports.attachments = Some(Arc::clone(&shared.attachments));
         Self {
             session,
             start: Instant::now(),
