@@ -110,7 +110,7 @@ impl State {
     }
 
     /// Marks the nodes where a volume is used or attached.
-    fn mark_around(&mut self, volume: &str) {
+    pub(super) fn mark_around(&mut self, volume: &str) {
         let claim = self.volumes.get(volume).map(|volume| volume.claim.as_str()).unwrap_or_default();
         let users = self.users.of(claim).filter_map(|pod| self.pods.get(pod)).map(|pod| pod.node.clone());
         let attached = self.attachments_of.of(volume).filter_map(|name| self.attachments.get(name));
