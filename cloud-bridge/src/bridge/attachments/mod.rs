@@ -32,6 +32,8 @@ pub(super) struct Attachments {
     wanted: tokio::sync::watch::Sender<bool>,
     present: Present<AttachmentWatch>,
     listed: Mutex<Listed>,
+    /// Whether all Nodes have been read.
+    nodes_read: tokio::sync::watch::Sender<bool>,
 }
 
 impl Attachments {
@@ -41,6 +43,7 @@ impl Attachments {
             wanted: tokio::sync::watch::Sender::new(false),
             present: Present::default(),
             listed: Mutex::default(),
+            nodes_read: tokio::sync::watch::Sender::new(false),
         }
     }
 
@@ -55,6 +58,12 @@ impl Attachments {
     /// The running watch, or a new one, which reads everything in this round or later.
     pub(super) fn watch(&self, round: Round) -> Arc<AttachmentWatch> {
         self.present.get_or(round, || AttachmentWatch::begin(self.own.clone(), round))
+    }
+
+    /// Waits until all Nodes have been read: before, a volume that is attached would look as if it were not.
+    pub(super) async fn nodes_read(&self) {
+        // The sender is there as long as this.
+        let _ = self.nodes_read.subscribe().wait_for(|read| *read).await;
     }
 
     /// The status of the attachment of a volume to a node, as JSON text; `None` before the volume is attached and the Node
@@ -89,10 +98,11 @@ impl Attachments {
         self.tell(&changed);
     }
 
-    /// Forgets all Nodes except these.
+    /// All Nodes have been read: forgets others.
     pub(super) fn retain(&self, is: impl Fn(&str) -> bool) {
         let changed = self.listed().retain(is);
         self.tell(&changed);
+        self.nodes_read.send_replace(true);
     }
 
     fn listed(&self) -> MutexGuard<'_, Listed> {
