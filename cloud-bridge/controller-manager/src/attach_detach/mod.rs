@@ -202,7 +202,7 @@ impl Controller {
     fn done(&mut self, done: Done) {
         for attachment in done.made.iter().filter_map(|name| self.making.remove(name)) {
             // Another node may wait for its end.
-            self.state.mark_around(&attachment.volume);
+            self.state.mark_waiting(&attachment.volume);
         }
         for (name, attachment) in done.created {
             // The watch may have delivered a newer state.
