@@ -12,7 +12,7 @@ use crate::shared::Shared;
 /// Orders at once.
 const MAX_ORDERS: usize = 256;
 /// Longest reason of a failure, characters: it becomes the message of an event, and repeats what a plugin has sent.
-pub(crate) const MAX_REASON: usize = 1_024;
+const MAX_REASON: usize = 1_024;
 
 /// A line of the daemon.
 pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {

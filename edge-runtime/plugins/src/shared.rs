@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::connected::Connected;
 use crate::counters::Counters;
-use crate::csi::{self, Csi};
+use crate::csi::state::Csi;
 use crate::kept;
 use crate::plugins::{News, Plugins};
 use crate::refused::Refused;
@@ -86,7 +86,7 @@ impl Shared {
         self.plugins.borrow_mut().begin();
         self.tell_news_now();
         if self.settings.csi {
-            csi::tell_drivers(self);
+            self.tell(&FromHelper::Drivers { drivers: self.csi.shown() });
         }
         self.tell(&FromHelper::Told {});
         self.refused.borrow_mut().begin();

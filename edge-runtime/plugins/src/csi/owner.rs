@@ -10,8 +10,8 @@ use sampan_sys::ownership::{LONGEST, MOST, Progress, own as own_folder, too_much
 use sampan_sys::walk::Bounds;
 use tokio::task::spawn_blocking;
 
-use super::Failure;
 use super::drivers::Driver;
+use super::failure::Failure;
 use super::folder::Folder;
 use super::paths::Target;
 use crate::shared::Shared;
