@@ -20,6 +20,7 @@ use kube::Client;
 use serde_json::Value;
 
 use super::followed::present::Present;
+use super::reports::UsesOfVolumes;
 use super::slim::SlimNode;
 use super::world::Round;
 use known::{Hash, hash_of};
@@ -80,18 +81,6 @@ impl Attachments {
         self.tell(&changed);
     }
 
-    /// A node reports the volumes that it uses. Call before they are written.
-    pub(super) fn reported(&self, node: &str, in_use: &Value) {
-        let changed = self.listed().reported(node, in_use);
-        self.tell(&changed);
-    }
-
-    /// The last report of a node is in the API, at this version of the Node or an earlier one.
-    pub(super) fn written(&self, node: &str, version: &str) {
-        let changed = self.listed().written(node, listed::version(version));
-        self.tell(&changed);
-    }
-
     /// Forgets a Node.
     pub(super) fn gone(&self, node: &str) {
         let changed = self.listed().gone(node);
@@ -115,5 +104,17 @@ impl Attachments {
         {
             watch.tell(changed);
         }
+    }
+}
+
+impl UsesOfVolumes for Attachments {
+    fn reported(&self, node: &str, in_use: &Value) {
+        let changed = self.listed().reported(node, in_use);
+        self.tell(&changed);
+    }
+
+    fn written(&self, node: &str, version: &str) {
+        let changed = self.listed().written(node, listed::version(version));
+        self.tell(&changed);
     }
 }

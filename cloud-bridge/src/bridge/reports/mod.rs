@@ -32,13 +32,21 @@ use serde_json::Value;
 pub(super) use event::refusal_event;
 pub use overrides::{AddressType, EndpointOf, KubeletEndpoint, NodeOverrides};
 
-use super::attachments::Attachments;
 use super::node::Node;
 use super::pod_ranges::PodRanges;
 use super::requests::{Requests, Written};
 use super::well_known::SESSION_ANNOTATION;
 use super::work_queue::Outcome;
 use failure::{judged, outcome};
+
+/// Learns which volumes nodes use.
+pub(super) trait UsesOfVolumes: Send + Sync {
+    /// A node reports the volumes that it uses: a list of names, which is about to be written.
+    fn reported(&self, node: &str, in_use: &Value);
+
+    /// The last report of a node is in the API, at this version of the Node or an earlier one.
+    fn written(&self, node: &str, version: &str);
+}
 
 /// Writes the reports of one node.
 pub(super) struct Reports {
@@ -56,8 +64,7 @@ pub(super) struct Reports {
     pub(super) mirror_namespaces: Arc<[String]>,
     /// The ranges of pod addresses of each node.
     pub(super) pod_ranges: Arc<PodRanges>,
-    /// Learns which volumes the node uses, before and after that is written.
-    pub(super) attachments: Option<Arc<Attachments>>,
+    pub(super) volumes: Option<Arc<dyn UsesOfVolumes>>,
     /// Address from which the node connected; set only for a node that asks for routes.
     pub(super) lan: OnceLock<IpAddr>,
     /// Whether the node mounts volumes of CSI drivers.
@@ -96,7 +103,7 @@ impl Reports {
             replicated: false,
             mirror_namespaces: Arc::default(),
             pod_ranges: Arc::default(),
-            attachments: None,
+            volumes: None,
             lan: OnceLock::new(),
             csi: AtomicBool::new(false),
             place: Mutex::default(),

@@ -71,8 +71,8 @@ impl Reports {
             wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
         }
         *self.newest_node() = Some(node.to_string().into_boxed_str());
-        if let Some(attachments) = &self.attachments {
-            attachments.reported(name, &wanted.status["volumesInUse"]);
+        if let Some(volumes) = &self.volumes {
+            volumes.reported(name, &wanted.status["volumesInUse"]);
         }
         let path = format!("/api/v1/nodes/{name}");
         let known = *self.metadata() == Some(hash(&wanted.metadata));
@@ -118,8 +118,8 @@ impl Reports {
 
     /// The status is in the API, at this version of the Node.
     fn written(&self, version: &str) {
-        if let Some(attachments) = &self.attachments {
-            attachments.written(&self.node.name, version);
+        if let Some(volumes) = &self.volumes {
+            volumes.written(&self.node.name, version);
         }
     }
 
