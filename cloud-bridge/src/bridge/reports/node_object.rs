@@ -64,6 +64,9 @@ impl Wanted {
         }
         // The node listens nowhere, and a port that it names could be another node's at a bridge.
         status.remove("daemonEndpoints");
+        // The attach-detach controller writes it, and believes it at its start (K8s pkg/controller/volume/attachdetach,
+        // `populateActualStateOfWorld`): a node could keep any volume from the others.
+        status.remove("volumesAttached");
         if let Some(endpoint) = kubelet {
             let addresses = status.entry("addresses").or_insert_with(|| json!([]));
             if let Some(addresses) = addresses.as_array_mut() {
@@ -259,6 +262,14 @@ mod tests {
         let endpoint = KubeletEndpoint { kind: AddressType::default(), address: [192, 0, 2, 5].into(), port: 10_360 };
         let served = Wanted::of(&node, Some(endpoint), now()).unwrap().status;
         assert_eq!(served["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10_360);
+    }
+
+    #[test]
+    fn node_reports_what_it_uses_and_not_what_is_attached() {
+        let volumes = json!({"volumesInUse": ["v"], "volumesAttached": [{"name": "v", "devicePath": ""}]});
+        let wanted = Wanted::of(&json!({"metadata": {"name": "n"}, "status": volumes}), None, now()).unwrap();
+        assert_eq!(wanted.status["volumesInUse"], json!(["v"]));
+        assert_eq!(wanted.object("n")["status"].get("volumesAttached"), None);
     }
 
     #[test]

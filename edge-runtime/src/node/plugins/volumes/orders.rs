@@ -102,8 +102,8 @@ impl Node {
         true
     }
 
-    /// The step of the pod fails, and is repeated with its own back-off. The order of a running pod is repeated here, and that
-    /// of a pod that is not there.
+    /// The step of the pod fails, and is repeated with its own back-off. The order of a running pod is repeated here, and
+    /// that of a pod that is not there.
     fn volume_order_failed(&mut self, at: usize, error: VolumeError, is_gone: bool) {
         let now = self.cx.mono();
         let volumes = &mut self.plugins.volumes;
