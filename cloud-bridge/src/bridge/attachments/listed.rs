@@ -62,7 +62,7 @@ impl Listed {
         }
         self.change(node, |volumes| {
             volumes.both = both;
-            volumes.version = self::version(version);
+            volumes.version = number_of(version);
             volumes.settle();
         })
     }
@@ -115,7 +115,7 @@ impl Listed {
 }
 
 /// A resource version as a number (they are comparable: K8s KEP-5504). All others are the oldest.
-pub(super) fn version(text: &str) -> u64 {
+pub(super) fn number_of(text: &str) -> u64 {
     text.parse().unwrap_or_default()
 }
 

@@ -24,7 +24,7 @@ use super::reports::UsesOfVolumes;
 use super::slim::SlimNode;
 use super::world::Round;
 use known::{Hash, hash_of};
-use listed::Listed;
+use listed::{Listed, number_of};
 pub(super) use watch::{AttachmentWatch, Changes};
 
 pub(super) struct Attachments {
@@ -114,7 +114,7 @@ impl UsesOfVolumes for Attachments {
     }
 
     fn written(&self, node: &str, version: &str) {
-        let changed = self.listed().written(node, listed::version(version));
+        let changed = self.listed().written(node, number_of(version));
         self.tell(&changed);
     }
 }
