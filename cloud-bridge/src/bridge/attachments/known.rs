@@ -41,8 +41,14 @@ impl Entry {
 impl Known {
     /// An attachment as it is now. Returns its volume if that changes what a node should hold.
     pub(super) fn take(&mut self, attachment: &SlimAttachment) -> Option<Box<str>> {
-        let status = attachment.status().filter(|status| status.len() <= LONGEST);
         let hash = hash_in(attachment.name())?;
+        let status = attachment.status().filter(|status| {
+            let fits = status.len() <= LONGEST;
+            if !fits {
+                log::warn!("VolumeAttachment {} is not sent: its attachmentMetadata is too long", attachment.name());
+            }
+            fits
+        });
         let volume: Box<str> = attachment.volume().into();
         let Some(status) = status.filter(|_| !volume.is_empty()) else { return self.forget(&hash) };
         let entry = Entry { volume, attached: attachment.is_attached(), status: status.into() };
