@@ -40,20 +40,20 @@ impl Node {
         }
     }
 
-    /// Tells the helper which pods there are: volumes of others go. Not while the store may not know all pods.
+    /// Tells the helper which pods there are: volumes of others are unmounted. Not while the store may not know all pods.
     fn sweep_volumes(&mut self) {
         if self.plugins.volumes.swept || self.cx.recovery.is_under_way() || !self.plugins.has_room() {
             return;
         }
         let pods = self.cx.pods.uids(|_| true);
-        self.plugins.volumes.kept.retain(&pods);
+        self.plugins.volumes.leave(&pods, self.cx.mono());
         self.plugins.tell(&ToHelper::Keep { pods });
         self.plugins.volumes.swept = true;
     }
 
     /// Made when it is sent: with the Secrets and tokens of that moment.
     fn volume_order(&self, order: &Order, id: u64) -> Result<ToHelper, VolumeError> {
-        if order.what == What::Unmount {
+        if matches!(order.what, What::Unmount | What::Leave) {
             return Ok(ToHelper::Unmount { id, pod: order.uid.clone(), volume: order.folder.clone() });
         }
         let Some(pod) = self.cx.pods.get(&order.uid).map(|entry| Rc::clone(&entry.pod)) else {
@@ -86,8 +86,8 @@ impl Node {
         let saved = self.plugins.volumes.kept.save(&self.cx.paths, &order.uid);
         let done = saved.map_err(|error| order.failed(error.to_string()));
         match (order.what, done) {
-            (What::Repeat, Ok(())) => {}
-            (What::Repeat, Err(error)) => log::warn!("pod {}: {error}", order.uid),
+            (What::Repeat | What::Leave, Ok(())) => {}
+            (What::Repeat | What::Leave, Err(error)) => log::warn!("pod {}: {error}", order.uid),
             (_, done) => self.connection_answered(&order.uid, Answer::Volumes(done)),
         }
     }
@@ -102,12 +102,13 @@ impl Node {
         true
     }
 
-    /// The step of the pod fails, and is repeated with its own back-off. The order of a running pod is repeated here.
+    /// The step of the pod fails, and is repeated with its own back-off. The order of a running pod is repeated here, and
+    /// that of a pod that is not there.
     fn volume_order_failed(&mut self, at: usize, error: VolumeError, is_gone: bool) {
         let now = self.cx.mono();
         let volumes = &mut self.plugins.volumes;
         let order = volumes.orders.swap_remove(at);
-        if order.what != What::Repeat {
+        if !matches!(order.what, What::Repeat | What::Leave) {
             volumes.orders.retain(|other| other.uid != order.uid);
             return self.connection_answered(&order.uid, Answer::Volumes(Err(error)));
         }

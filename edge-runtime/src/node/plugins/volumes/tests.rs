@@ -266,7 +266,15 @@ fn restarted_daemon_finds_what_pods_have() {
     assert!(bench.node.plugins.volumes.kept.has("a") && !bench.node.plugins.volumes.swept);
     bench.node.cx.recovery = Default::default();
     bench.node.volumes_step();
-    assert!(!bench.node.plugins.volumes.kept.has("a") && bench.node.plugins.volumes.swept);
+    assert!(bench.node.plugins.volumes.swept);
+    assert_eq!(bench.node.plugins.volumes.kept.in_use(), [IN_USE], "it is still mounted: it must not be detached");
+    let last = bench.node.plugins.last;
+    failed(&mut bench, last, true);
+    assert_eq!(bench.node.plugins.volumes.orders.len(), 1, "the driver is away: the order is repeated");
+    bench.node.plugins.volumes.orders[0].id = Some(last);
+    says(&mut bench, FromHelper::Unmounted { id: last });
+    assert!(!bench.node.plugins.volumes.kept.has("a") && bench.node.plugins.volumes.orders.is_empty());
+    assert!(!bench.node.cx.paths.csi_volumes("a").exists());
 }
 
 #[test]
