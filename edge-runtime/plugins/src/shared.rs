@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::connected::Connected;
 use crate::counters::Counters;
-use crate::csi::{self, Csi};
+use crate::csi::state::Csi;
 use crate::kept;
 use crate::plugins::{News, Plugins};
 use crate::refused::Refused;
@@ -26,6 +26,8 @@ const COUNTERS: Duration = Duration::from_secs(1);
 const NEWS: Duration = Duration::from_millis(200);
 /// Between two lists of what is refused: a plugin may fail in turns.
 const REFUSED: Duration = Duration::from_secs(1);
+/// Longest reason of a failure, characters: it becomes the message of an event, and repeats what a plugin has sent.
+pub(crate) const MAX_REASON: usize = 1_024;
 /// Calls of podresources that wait for the daemon.
 const MAX_ASKED: usize = 32;
 
@@ -86,7 +88,7 @@ impl Shared {
         self.plugins.borrow_mut().begin();
         self.tell_news_now();
         if self.settings.csi {
-            csi::tell_drivers(self);
+            self.tell_drivers();
         }
         self.tell(&FromHelper::Told {});
         self.refused.borrow_mut().begin();
@@ -115,6 +117,11 @@ impl Shared {
             // The client may have gone.
             let _ = asked.send(resources);
         }
+    }
+
+    /// Tells which CSI drivers there are.
+    pub(crate) fn tell_drivers(&self) {
+        self.tell(&FromHelper::Drivers { drivers: self.csi.shown() });
     }
 
     /// Number of the daemon's connection: orders of an older one have no answer.

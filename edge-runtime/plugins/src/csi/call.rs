@@ -7,8 +7,8 @@ use std::time::Duration;
 use sampan_grpc::{Client, Status};
 use tokio::task::spawn_blocking;
 
-use super::Failure;
 use super::drivers::Driver;
+use super::state::Failure;
 use crate::connected::{Place, text};
 use crate::folder;
 use crate::shared::Shared;

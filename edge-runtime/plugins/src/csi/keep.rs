@@ -8,9 +8,10 @@ use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 use super::call::on_disk;
+use super::disk;
 use super::paths::Target;
+use super::state::Failure;
 use super::unmount::undo_target;
-use super::{Failure, disk};
 use crate::shared::Shared;
 
 /// Until what has failed is tried again; doubled each time. The kubelet has the same limits.

@@ -3,6 +3,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `state` | what this process knows, and why an order fails: no I/O |
 //! | `register` | a driver that was found by its socket |
 //! | `drivers` | the drivers that are registered: no I/O |
 //! | `call` | one call to a driver, and work that may wait for the disk |
@@ -28,90 +29,26 @@ mod owner;
 mod paths;
 mod record;
 mod register;
+pub(crate) mod state;
 mod turns;
 mod unmount;
 mod volume;
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use sampan_plugins_control::{FromHelper, ToHelper};
-use sampan_sys::vec_map::VecMap;
-use serde_json::Value;
-use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
-use self::drivers::{Driver, Drivers, Order};
-use self::mounts::Mounts;
-use self::turns::Turns;
 pub use owner::own;
 pub(crate) use register::register;
 
-use crate::orders::MAX_REASON;
-use crate::shared::Shared;
+use crate::shared::{MAX_REASON, Shared};
 
 /// Between a change of drivers and its report: when this process starts, all of them register at once. A list without some
 /// of them would take their volumes from the node.
 const SOON: Duration = Duration::from_millis(300);
-
-/// State of this process.
-#[derive(Debug, Default)]
-pub(crate) struct Csi {
-    node: OnceCell<String>,
-    drivers: RefCell<Drivers>,
-    turns: Turns,
-    mounts: RefCell<Mounts>,
-    /// Paths at which this process has had volumes staged.
-    staged: RefCell<VecMap<String, ()>>,
-    /// Pods of the last `Keep`, and those whose volumes were mounted since.
-    kept: RefCell<VecMap<String, ()>>,
-    /// Number of the last `Keep`.
-    keeps: Cell<u64>,
-    asks_again: Cell<bool>,
-    driver_came: Notify,
-    is_telling: Cell<bool>,
-}
-
-/// Why an order has failed. `gone`: its driver is not registered.
-#[derive(Debug)]
-struct Failure {
-    why: String,
-    gone: bool,
-}
-
-impl From<String> for Failure {
-    fn from(why: String) -> Self {
-        Self { why, gone: false }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        error.to_string().into()
-    }
-}
-
-impl Csi {
-    /// All drivers, for `Drivers`.
-    pub(crate) fn shown(&self) -> Value {
-        self.drivers.borrow().shown()
-    }
-
-    fn driver(&self, name: &str) -> Result<Rc<Driver>, Failure> {
-        self.drivers.borrow().get(name).ok_or_else(|| Failure {
-            why: format!("driver name {name} not found in the list of registered CSI drivers"),
-            gone: true,
-        })
-    }
-
-    /// Counts an order for a driver until it ends.
-    fn order(&self, name: &str) -> Result<Order, Failure> {
-        Ok(Order::new(self.driver(name)?)?)
-    }
-}
 
 /// Makes the folders that manifests of drivers expect to be there. `node`: name of the node, for records.
 pub(crate) fn start(shared: &Rc<Shared>, node: &str) {
@@ -132,11 +69,6 @@ pub(crate) fn unregister(shared: &Rc<Shared>, name: &str, number: u64) {
     }
 }
 
-/// Tells the daemon which drivers there are.
-pub(crate) fn tell_drivers(shared: &Shared) {
-    shared.tell(&FromHelper::Drivers { drivers: shared.csi.shown() });
-}
-
 fn tell_drivers_soon(shared: &Rc<Shared>) {
     if shared.csi.is_telling.replace(true) {
         return;
@@ -145,7 +77,7 @@ fn tell_drivers_soon(shared: &Rc<Shared>) {
     spawn_local(async move {
         sleep(SOON).await;
         shared.csi.is_telling.set(false);
-        tell_drivers(&shared);
+        shared.tell_drivers();
     });
 }
 

@@ -13,8 +13,9 @@ use super::call::{call, failed, on_disk};
 use super::drivers::Driver;
 use super::paths::Staging;
 use super::record::Record;
+use super::state::Failure;
 use super::volume::Volume;
-use super::{Failure, again, disk, owner};
+use super::{again, disk, owner};
 use crate::messages::csi::{Access, EXPAND, PUBLISH, Publish, STAGE, Stage, expand};
 use crate::shared::Shared;
 

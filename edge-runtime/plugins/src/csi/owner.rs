@@ -10,10 +10,10 @@ use sampan_sys::ownership::{LONGEST, MOST, Progress, own as own_folder, too_much
 use sampan_sys::walk::Bounds;
 use tokio::task::spawn_blocking;
 
-use super::Failure;
 use super::drivers::Driver;
 use super::folder::Folder;
 use super::paths::Target;
+use super::state::Failure;
 use crate::shared::Shared;
 
 /// Word of the arguments for fsGroupChangePolicy: OnRootMismatch.

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use sampan_plugins_control::FromHelper;
 
 use super::call::{call, failed, on_disk};
+use super::disk;
 use super::drivers::Driver;
 use super::paths::Target;
 use super::record::Record;
-use super::{Failure, disk};
+use super::state::Failure;
 use crate::messages::csi::{UNPUBLISH, UNSTAGE, undo};
 use crate::shared::Shared;
 

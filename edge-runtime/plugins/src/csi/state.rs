@@ -1,0 +1,69 @@
+//! What this process knows of drivers and volumes, and why an order fails. No I/O.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::io;
+use std::rc::Rc;
+
+use sampan_sys::vec_map::VecMap;
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use super::drivers::{Driver, Drivers, Order};
+use super::mounts::Mounts;
+use super::turns::Turns;
+
+/// State of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Csi {
+    pub(super) node: OnceCell<String>,
+    pub(super) drivers: RefCell<Drivers>,
+    pub(super) turns: Turns,
+    pub(super) mounts: RefCell<Mounts>,
+    /// Paths at which this process has had volumes staged.
+    pub(super) staged: RefCell<VecMap<String, ()>>,
+    /// Pods of the last `Keep`, and those whose volumes were mounted since.
+    pub(super) kept: RefCell<VecMap<String, ()>>,
+    /// Number of the last `Keep`.
+    pub(super) keeps: Cell<u64>,
+    pub(super) asks_again: Cell<bool>,
+    pub(super) driver_came: Notify,
+    pub(super) is_telling: Cell<bool>,
+}
+
+/// Why an order has failed. `gone`: its driver is not registered.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) why: String,
+    pub(super) gone: bool,
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self { why, gone: false }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        error.to_string().into()
+    }
+}
+
+impl Csi {
+    /// All drivers, for `Drivers`.
+    pub(crate) fn shown(&self) -> Value {
+        self.drivers.borrow().shown()
+    }
+
+    pub(super) fn driver(&self, name: &str) -> Result<Rc<Driver>, Failure> {
+        self.drivers.borrow().get(name).ok_or_else(|| Failure {
+            why: format!("driver name {name} not found in the list of registered CSI drivers"),
+            gone: true,
+        })
+    }
+
+    /// Counts an order for a driver until it ends.
+    pub(super) fn order(&self, name: &str) -> Result<Order, Failure> {
+        Ok(Order::new(self.driver(name)?)?)
+    }
+}
