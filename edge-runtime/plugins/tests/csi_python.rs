@@ -279,6 +279,9 @@ fn link_in_the_folder_of_pods_leads_nowhere() {
         wanted.volume = name.to_owned();
         node.mount(wanted);
         assert!(node.failed().0.contains("cannot be the name of a folder"), "{pod} {name}");
+        // Nor is anything to be undone: the pod must be able to go.
+        node.say(&ToHelper::Unmount { id: 99, pod: pod.to_owned(), volume: name.to_owned() });
+        assert_eq!(node.answer(), FromHelper::Unmounted { id: 99 }, "{pod} {name}");
     }
     assert!(driver.lines("calls").is_empty());
     // Others are served all the same.

@@ -15,6 +15,9 @@ use crate::names::is_folder;
 pub(super) const MAX_TARGETS: usize = 1_024;
 /// Most entries of a folder.
 const MAX_NAMES: usize = 4_096;
+/// Most volumes of all pods that are looked at. Records that are written at once may each be the last one that is allowed;
+/// an error here would keep every volume mounted.
+const MAX_FOUND: usize = 2 * MAX_TARGETS;
 
 /// The record in this folder.
 ///
@@ -78,8 +81,8 @@ pub(super) fn targets(root: &Path) -> io::Result<Vec<Target>> {
                     targets.push(target);
                 }
             }
-            if targets.len() > MAX_TARGETS {
-                return Err(io::Error::other(format!("more than {MAX_TARGETS} volumes of CSI drivers in pods")));
+            if targets.len() > MAX_FOUND {
+                return Err(io::Error::other(format!("more than {MAX_FOUND} volumes of CSI drivers in pods")));
             }
         }
     }
@@ -287,5 +290,10 @@ mod tests {
         assert!(why.contains("1024 volumes"), "{why}");
         write_target(root.path(), &target("p0", false), &record("h")).expect("it is there already");
         assert_eq!(targets(root.path()).expect("within the limit").len(), MAX_TARGETS);
+        // Two that were written at once.
+        let folder = root.path().join(target("late", false).folder());
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join(FILE), record("h").written()).expect("written");
+        assert!(is_used(root.path(), "d.x", "h", &target("p0", false)).expect("known"));
     }
 }
