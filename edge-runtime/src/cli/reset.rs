@@ -181,6 +181,9 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     let config = Config::load_lenient(&paths.config_file(), paths.root(), &overrides)
         .or_else(|_| Config::load_lenient(Path::new("/nonexistent"), paths.root(), &overrides))?
         .0;
+    if config.plugins.csi {
+        unmount_volumes(&config.plugins.root)?;
+    }
     if config.plugins.is_on() {
         remove_sockets(&config.plugins.root);
     }
@@ -241,13 +244,26 @@ fn remove_logs(paths: &Paths) -> std::io::Result<()> {
     done
 }
 
-/// Newest first, so that mounts within mounts go before them.
 fn unmount_below(path: &Path) -> Result<(), CliError> {
     // The mount table has real paths.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mounts = files::mounts_below(&path)?;
+    unmount_in(&path)
+}
+
+/// Unmounts volumes of CSI drivers, in pods and where they are staged: nobody is left who would tell the drivers. Their records
+/// stay, by which a later `edge-plugins` tells them. As `kubeadm reset`.
+fn unmount_volumes(root: &Path) -> Result<(), CliError> {
+    // A driver may have made links in it: they are not followed.
+    let Some(root) = files::unless_missing(root.canonicalize()).map_err(files::named(root))? else { return Ok(()) };
+    unmount_in(&root.join("pods"))?;
+    unmount_in(&root.join("plugins/kubernetes.io/csi"))
+}
+
+/// Newest first, so that mounts within mounts go before them.
+fn unmount_in(path: &Path) -> Result<(), CliError> {
+    let mounts = files::mounts_below(path)?;
     // The folder itself may be a partition of the device.
-    for mount in mounts.iter().rev().filter(|mount| **mount != path) {
+    for mount in mounts.iter().rev().filter(|mount| *mount != path) {
         unmount(mount)?;
     }
     Ok(())
