@@ -29,7 +29,7 @@ pub(super) async fn mount(shared: &Rc<Shared>, id: u64, mount: CsiMount) -> From
 
 async fn carry_out(shared: &Rc<Shared>, mount: CsiMount) -> Result<String, Failure> {
     let volume = Volume::new(mount)?;
-    let _order = shared.csi.order(&volume.driver)?;
+    let _order = shared.csi.order(&volume.driver, volume.weight())?;
     let _target = shared.csi.turns.target(&volume.target).await;
     let _volume = shared.csi.turns.volume(&volume.driver, &volume.handle).await;
     // It may have registered anew meanwhile.

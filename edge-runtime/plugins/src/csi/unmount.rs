@@ -43,7 +43,7 @@ pub(super) async fn undo_target(shared: &Rc<Shared>, target: &Target) -> Result<
     let Some(record) = on_disk(shared, move |root| disk::read_target(root, &wanted)).await? else {
         return Ok(());
     };
-    let _order = csi.order(&record.driver)?;
+    let _order = csi.order(&record.driver, 0)?;
     let _volume = csi.turns.volume(&record.driver, &record.handle).await;
     let driver = csi.driver(&record.driver)?;
     csi.mounts.borrow_mut().remove(target);
