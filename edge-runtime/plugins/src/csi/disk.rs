@@ -57,9 +57,15 @@ pub(super) fn write_target(root: &Path, target: &Target, record: &Record) -> io:
 /// Writes the record of a volume that is about to be staged, and makes its folder.
 ///
 /// # Errors
-/// The disk is full.
+/// The disk is full, or another block volume with this name is staged.
 pub(super) fn write_staging(root: &Path, staging: &Staging, record: &Record) -> io::Result<()> {
-    Folder::make(root, staging.folder())?.write(FILE, &record.written())?;
+    let folder = Folder::make(root, staging.folder())?;
+    let known = folder.read(FILE, MAX_FILE)?.and_then(|bytes| Record::read(&bytes).ok());
+    if known.is_some_and(|known| !known.is_of(&record.driver, &record.handle)) {
+        // A PersistentVolume that was deleted and made again while a pod had it. Its undoing would be lost.
+        return Err(io::Error::other("another volume of this name is staged, and must be unstaged first"));
+    }
+    folder.write(FILE, &record.written())?;
     // Not opened: something may be mounted there whose server does not answer.
     Folder::make(root, staging.parent())?.add(staging.name())
 }
@@ -263,6 +269,9 @@ mod tests {
         }
         write_staging(root.path(), &Staging::new("d.x", "g", "pv3", true), &record("g")).expect("written");
         assert_eq!(staged(root.path(), "d.x", "h").expect("read").len(), 3);
+        let why = write_staging(root.path(), &Staging::new("d.x", "new", "pv1", true), &record("new"));
+        assert!(why.is_err_and(|why| why.to_string().contains("another volume of this name")));
+        assert_eq!(staged(root.path(), "d.x", "h").expect("read").len(), 3, "its record stays");
         assert!(staged(root.path(), "d.x", "x").expect("read").is_empty());
         assert!(mount.path(root.path()).is_dir());
         // A driver may leave files where a block volume was staged; in a mounted one they would be the user's.
