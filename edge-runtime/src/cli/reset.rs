@@ -5,6 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
@@ -256,7 +257,13 @@ fn unmount_volumes(root: &Path) -> Result<(), CliError> {
     // A driver may have made links in it: they are not followed.
     let Some(root) = files::unless_missing(root.canonicalize()).map_err(files::named(root))? else { return Ok(()) };
     unmount_in(&root.join("pods"))?;
-    unmount_in(&root.join("plugins/kubernetes.io/csi"))
+    unmount_in(&root.join("plugins/kubernetes.io/csi"))?;
+    // `edge-plugins` has bound the folder to itself where mounts are not shared. A disk is another device than the folder above.
+    let device = |path: &Path| std::fs::metadata(path).ok().map(|found| found.dev());
+    if root.parent().is_some_and(|above| device(above) == device(&root)) {
+        unmount(&root)?;
+    }
+    Ok(())
 }
 
 /// Newest first, so that mounts within mounts go before them.

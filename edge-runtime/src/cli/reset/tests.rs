@@ -72,7 +72,12 @@ fn volumes_of_drivers_are_unmounted_and_nothing_behind_a_link() {
     let others = [place("own/plugins/d.example.com/data"), place("other/pods/uid/volumes/kubernetes.io~csi/pv/mount")];
     std::fs::create_dir(root.join("linked")).unwrap();
     std::os::unix::fs::symlink(root.join("other/pods"), root.join("linked/pods")).unwrap();
-    for node in ["own", "linked"] {
+    let [own, bind] = [root.join("own"), root.join("bound")];
+    std::fs::create_dir(&bind).unwrap();
+    let none = None::<&str>;
+    nix::mount::mount(Some(&bind), &bind, none, nix::mount::MsFlags::MS_BIND, none).unwrap();
+    assert!(files::mounts_below(&own).unwrap().len() == 3 && files::mounts_below(&bind).unwrap().len() == 1);
+    for node in ["own", "linked", "bound"] {
         unmount_volumes(&root.join(node)).unwrap();
     }
     let left = files::mounts_below(&root).unwrap();
