@@ -7,7 +7,7 @@ use std::path::Path;
 use sampan_sys::files::named;
 
 use super::folder::{Folder, is_mounted, is_nothing};
-use super::paths::{DEVICES, OF_CSI, PODS, Staging, Target, VOLUMES, staged_blocks};
+use super::paths::{DEVICES, OF_CSI, PODS, Staging, Target, VOLUMES, is_block, staged_blocks};
 use super::record::{FILE, MAX_FILE, Record};
 use crate::names::is_folder;
 
@@ -122,7 +122,7 @@ pub(super) fn is_used(root: &Path, driver: &str, handle: &str, except: &Target) 
 /// A record is damaged.
 pub(super) fn staged(root: &Path, driver: &str, handle: &str) -> io::Result<Vec<Staging>> {
     let blocks = names(root, &staged_blocks())?;
-    let blocks = blocks.iter().map(|name| Staging::new(driver, handle, name, true));
+    let blocks = blocks.iter().filter(|name| is_block(name)).map(|name| Staging::new(driver, handle, name, true));
     let mut staged = Vec::new();
     for staging in std::iter::once(Staging::new(driver, handle, "", false)).chain(blocks) {
         if read(root, staging.folder())?.is_some_and(|record| record.is_of(driver, handle)) {
@@ -272,6 +272,11 @@ mod tests {
         let why = write_staging(root.path(), &Staging::new("d.x", "new", "pv1", true), &record("new"));
         assert!(why.is_err_and(|why| why.to_string().contains("another volume of this name")));
         assert_eq!(staged(root.path(), "d.x", "h").expect("read").len(), 3, "its record stays");
+        assert!(staged(root.path(), "d.x", "x").expect("read").is_empty());
+        // Where the block volume `data` is staged is no folder of a record: what is in it is the driver's.
+        let foreign = Staging::new("d.x", "x", "data", true).path(root.path());
+        std::fs::create_dir_all(&foreign).expect("a folder");
+        std::fs::write(foreign.join(FILE), record("x").written()).expect("written");
         assert!(staged(root.path(), "d.x", "x").expect("read").is_empty());
         assert!(mount.path(root.path()).is_dir());
         // A driver may leave files where a block volume was staged; in a mounted one they would be the user's.
