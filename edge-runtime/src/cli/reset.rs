@@ -258,7 +258,7 @@ fn unmount_volumes(root: &Path) -> Result<(), CliError> {
     let Some(root) = files::unless_missing(root.canonicalize()).map_err(files::named(root))? else { return Ok(()) };
     unmount_in(&root.join("pods"))?;
     unmount_in(&root.join("plugins/kubernetes.io/csi"))?;
-    // `edge-plugins` has bound the folder to itself where mounts are not shared. A disk is another device than the folder above.
+    // The daemon has bound the folder to itself where mounts are not shared. A disk is another device than the folder above.
     let device = |path: &Path| std::fs::metadata(path).ok().map(|found| found.dev());
     if root.parent().is_some_and(|above| device(above) == device(&root)) {
         unmount(&root)?;

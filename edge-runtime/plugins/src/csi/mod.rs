@@ -34,20 +34,16 @@ mod turns;
 mod unmount;
 mod volume;
 
-use std::io;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use sampan_plugins_control::{FromHelper, ToHelper};
-use sampan_sys::propagation::make_shared;
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
 pub use owner::own;
 pub(crate) use register::register;
 
-use crate::folder::make;
 use crate::shared::{MAX_REASON, Shared};
 
 /// Between a change of drivers and its report: when this process starts, all of them register at once. A list without some
@@ -57,15 +53,10 @@ const SOON: Duration = Duration::from_millis(300);
 /// Makes the folders that manifests of drivers expect to be there. `node`: name of the node, for records.
 pub(crate) fn start(shared: &Rc<Shared>, node: &str) {
     shared.csi.node.get_or_init(|| node.to_owned());
-    let root = &shared.settings.root;
-    let refuses = |path: &Path, error: io::Error| shared.refuses(&path.display().to_string(), error);
-    // Or volumes would be mounted in the driver's container alone, and pods write into empty folders.
-    if let Err(error) = make(root).and_then(|()| make_shared(root)) {
-        refuses(root, error);
-    }
-    for path in ["plugins", "pods"].map(|name| root.join(name)) {
-        if let Err(error) = make(&path) {
-            refuses(&path, error);
+    for name in ["plugins", "pods"] {
+        let path = shared.settings.root.join(name);
+        if let Err(error) = crate::folder::make(&path) {
+            shared.refuses(&path.display().to_string(), error);
         }
     }
 }
