@@ -6,11 +6,12 @@
 //! these fields never change (K8s pkg/kubelet/token/token_manager.go reads them from its own memory, too); the API
 //! checks that the pod still exists.
 
+use std::sync::Arc;
+
 use edge_protocol::message::{ObjectKey, TokenAnswer, TokenRequest};
 use edge_protocol::state::Body;
 use serde_json::{Value, json};
 
-use super::node::Node;
 use super::pod_references::{references, volume_references};
 use super::requests::{Requests, is_path_segment};
 use super::told::kinds::Kind;
@@ -20,18 +21,22 @@ use sampan_log::printable::printable;
 /// Default of `expirationSeconds` of a volume (`DefaultTokenExpiration` of the API's defaulting).
 const DEFAULT_SECONDS: i64 = 3600;
 
+/// Returns an object that the node has.
+type Held<'a> = &'a (dyn Fn(&ObjectKey) -> Option<Arc<Body>> + Sync);
+
 /// Requests the token from the API; every outcome is an answer. `sent`: the pod as the node has it.
 pub(super) async fn answer(
     requests: &Requests,
-    node: &Node,
+    node: &str,
     sent: Option<&Body>,
+    held: Held<'_>,
     request: &TokenRequest,
 ) -> TokenAnswer {
-    match ask(requests, node, sent, request).await {
+    match ask(requests, node, sent, held, request).await {
         Ok(answer) => answer,
         Err(reason) => {
             let pod = printable(format_args!("{}/{}", request.namespace, request.pod)).to_string();
-            log::warn!("node {}: token for pod {pod}: {}", node.name, printable(&reason));
+            log::warn!("node {node}: token for pod {pod}: {}", printable(&reason));
             TokenAnswer::Refused { reason }
         }
     }
@@ -39,8 +44,9 @@ pub(super) async fn answer(
 
 async fn ask(
     requests: &Requests,
-    node: &Node,
+    node: &str,
     sent: Option<&Body>,
+    held: Held<'_>,
     request: &TokenRequest,
 ) -> Result<TokenAnswer, String> {
     let TokenRequest { namespace, pod: name, uid, .. } = request;
@@ -52,8 +58,8 @@ async fn ask(
         Some(pod) => pod,
         None => requests.get(&format!("/api/v1/namespaces/{namespace}/pods/{name}")).await.map_err(failed)?,
     };
-    let by_driver = || is_of_driver(&pod, request, |key| node.state().body(key).as_deref().and_then(read));
-    let account = permitted(&pod, &node.name, uid, &request.audience, request.expiration_seconds, by_driver)?;
+    let by_driver = || is_of_driver(&pod, request, |key| held(key).as_deref().and_then(read));
+    let account = permitted(&pod, node, uid, &request.audience, request.expiration_seconds, by_driver)?;
     let audiences: Vec<&str> = Some(request.audience.as_str()).filter(|a| !a.is_empty()).into_iter().collect();
     let body = json!({
         "apiVersion": "authentication.k8s.io/v1",

@@ -173,6 +173,14 @@ async fn drivers_of_a_node_are_in_its_csi_node() {
     for odd in [json!(1), json!("x"), Value::Null, json!([1]), vec![driver("d", "1"); 33].into()] {
         edge.report_and_wait(report(odd)).await.unwrap_err();
     }
+    // A driver of any shape is left out alone.
+    for odd in [json!(1), json!([]), json!("x"), Value::Null, json!([{}]), json!({"count": [1, null]})] {
+        let driver_of_odd = json!({"name": odd, "nodeID": odd, "labels": odd, "allocatable": odd});
+        let odd_parts = json!({"name": "c.example.com", "nodeID": "3", "labels": {"c/x": odd}, "allocatable": odd});
+        edge.report_and_wait(report(json!([driver_of_odd, driver("a.example.com", "1"), odd_parts]))).await.unwrap();
+        let names = csi_node().await.unwrap()["spec"]["drivers"].clone();
+        assert_eq!(names[0]["name"], "a.example.com", "{odd}: {names}");
+    }
 
     // It is switched off, which the node's hello says.
     edge.report_and_wait(report(json!([driver("a.example.com", "1")]))).await.unwrap();

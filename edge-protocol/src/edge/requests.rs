@@ -24,12 +24,6 @@ impl EdgeSession {
         self.agreed(version::RENEW) && self.out.control(ToCloud::Renew { csr: Der(csr) })
     }
 
-    /// Whether the bridge knows CSI: it sends what volumes of CSI drivers need, and takes
-    /// [`Report::CsiNode`](crate::message::Report::CsiNode). An older one refuses that report.
-    pub fn serves_csi(&self) -> bool {
-        self.agreed(version::CSI)
-    }
-
     /// Says in which namespaces' Services the node is interested from now on. False when the bridge does not know what
     /// that is, or too much waits to be sent.
     #[must_use]

@@ -25,7 +25,8 @@ pub enum Report {
     Order { job: String, status: serde_json::Value },
     /// CSI drivers of this node, at most [`MAX_CSI_DRIVERS`]; an empty list if there are none any more. Newest wins.
     /// Each is `{"name", "nodeID", "labels": {KEY: VALUE}, "allocatable": {"count": N}}`: `labels` are its topology.
-    /// Both may be absent, and other fields are ignored. A node passes on what its helper says.
+    /// Both may be absent, and other fields are ignored. A node passes on what its helper says. Sent to any bridge: an
+    /// older one refuses it.
     CsiNode { drivers: serde_json::Value },
     /// A report this build does not know; acknowledged with a refusal.
     #[serde(other)]

@@ -7,10 +7,12 @@ use tokio::task::spawn_local;
 
 use crate::csi;
 use crate::device_plugins::{allocate, pre_start};
-use crate::shared::{MAX_REASON, Shared};
+use crate::shared::Shared;
 
 /// Orders at once.
 const MAX_ORDERS: usize = 256;
+/// Longest reason of a failure, characters: it becomes the message of an event, and repeats what a plugin has sent.
+const MAX_REASON: usize = 1_024;
 
 /// A line of the daemon.
 pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {

@@ -26,8 +26,6 @@ const COUNTERS: Duration = Duration::from_secs(1);
 const NEWS: Duration = Duration::from_millis(200);
 /// Between two lists of what is refused: a plugin may fail in turns.
 const REFUSED: Duration = Duration::from_secs(1);
-/// Longest reason of a failure, characters: it becomes the message of an event, and repeats what a plugin has sent.
-pub(crate) const MAX_REASON: usize = 1_024;
 /// Calls of podresources that wait for the daemon.
 const MAX_ASKED: usize = 32;
 
@@ -88,7 +86,7 @@ impl Shared {
         self.plugins.borrow_mut().begin();
         self.tell_news_now();
         if self.settings.csi {
-            self.tell_drivers();
+            self.tell(&FromHelper::Drivers { drivers: self.csi.shown() });
         }
         self.tell(&FromHelper::Told {});
         self.refused.borrow_mut().begin();
@@ -117,11 +115,6 @@ impl Shared {
             // The client may have gone.
             let _ = asked.send(resources);
         }
-    }
-
-    /// Tells which CSI drivers there are.
-    pub(crate) fn tell_drivers(&self) {
-        self.tell(&FromHelper::Drivers { drivers: self.csi.shown() });
     }
 
     /// Number of the daemon's connection: orders of an older one have no answer.

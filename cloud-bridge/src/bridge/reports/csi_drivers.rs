@@ -18,7 +18,7 @@ const LONGEST_NAME: usize = 63;
 const LONGEST_ID: usize = 256;
 /// Largest number of volumes of a driver that the API takes.
 const MOST_VOLUMES: u64 = 0x7fff_ffff;
-/// Maximum number of topology keys of one driver. Nodes report no more, either.
+/// Maximum number of topology keys of one driver.
 const MOST_KEYS: usize = 32;
 /// Number of labels of a Node beyond which no topology is added: labels of drivers that have gone stay.
 const MOST_LABELS: usize = 256;

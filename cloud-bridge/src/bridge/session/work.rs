@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use edge_protocol::bridge::BridgeEvent;
-use edge_protocol::message::TokenRequest;
+use edge_protocol::message::{ObjectKey, TokenRequest};
 use edge_protocol::version::{ORDERS, RefuseReason, Wants};
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
@@ -151,7 +151,8 @@ impl Connection {
         let ask = async move {
             // The semaphore is never closed: it lives as long as this future.
             let _slot = slots.acquire_owned().await;
-            Done::Token(id, tokens::answer(&requests, &node, sent.as_deref(), &request).await)
+            let held = |key: &ObjectKey| node.state().body(key);
+            Done::Token(id, tokens::answer(&requests, &node.name, sent.as_deref(), &held, &request).await)
         };
         self.work.push(ask.boxed());
     }

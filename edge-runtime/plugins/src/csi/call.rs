@@ -8,7 +8,7 @@ use sampan_grpc::{Client, Status};
 use tokio::task::spawn_blocking;
 
 use super::drivers::Driver;
-use super::state::Failure;
+use super::failure::Failure;
 use crate::connected::{Place, text};
 use crate::folder;
 use crate::shared::Shared;

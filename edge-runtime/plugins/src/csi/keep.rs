@@ -9,8 +9,8 @@ use tokio::time::sleep;
 
 use super::call::on_disk;
 use super::disk;
+use super::failure::Failure;
 use super::paths::Target;
-use super::state::Failure;
 use super::unmount::undo_target;
 use crate::shared::Shared;
 

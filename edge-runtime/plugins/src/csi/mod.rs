@@ -3,9 +3,12 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `state` | what this process knows, and why an order fails: no I/O |
+//! | `orders` | lines of the daemon |
 //! | `register` | a driver that was found by its socket |
+//! | `report` | what the daemon is told of drivers |
 //! | `drivers` | the drivers that are registered: no I/O |
+//! | `state` | what this process knows |
+//! | `failure` | why an order has failed |
 //! | `call` | one call to a driver, and work that may wait for the disk |
 //! | `turns` | one order at a time for a volume |
 //! | `mount`, `unmount`, `keep` | the orders of the daemon |
@@ -20,95 +23,24 @@ mod again;
 mod call;
 mod disk;
 mod drivers;
+mod failure;
 mod folder;
 mod keep;
 mod maps;
 mod mount;
 mod mounts;
+mod orders;
 mod owner;
 mod paths;
 mod record;
 mod register;
+mod report;
 pub(crate) mod state;
 mod turns;
 mod unmount;
 mod volume;
 
-use std::rc::Rc;
-use std::time::Duration;
-
-use sampan_plugins_control::{FromHelper, ToHelper};
-use tokio::task::spawn_local;
-use tokio::time::sleep;
-
+pub(crate) use orders::{start, told};
 pub use owner::own;
 pub(crate) use register::register;
-
-use crate::shared::{MAX_REASON, Shared};
-
-/// Between a change of drivers and its report: when this process starts, all of them register at once. A list without some
-/// of them would take their volumes from the node.
-const SOON: Duration = Duration::from_millis(300);
-
-/// Makes the folders that manifests of drivers expect to be there. `node`: name of the node, for records.
-pub(crate) fn start(shared: &Rc<Shared>, node: &str) {
-    shared.csi.node.get_or_init(|| node.to_owned());
-    for name in ["plugins", "pods"] {
-        let path = shared.settings.root.join(name);
-        if let Err(error) = crate::folder::make(&path) {
-            shared.refuses(&path.display().to_string(), error);
-        }
-    }
-}
-
-/// The driver's socket has gone.
-pub(crate) fn unregister(shared: &Rc<Shared>, name: &str, number: u64) {
-    if shared.csi.drivers.borrow_mut().remove(name, number) {
-        log::info!("the CSI driver {name} has gone");
-        tell_drivers_soon(shared);
-    }
-}
-
-fn tell_drivers_soon(shared: &Rc<Shared>) {
-    if shared.csi.is_telling.replace(true) {
-        return;
-    }
-    let shared = Rc::clone(shared);
-    spawn_local(async move {
-        sleep(SOON).await;
-        shared.csi.is_telling.set(false);
-        shared.tell_drivers();
-    });
-}
-
-/// An order of the daemon about a volume.
-pub(crate) fn told(shared: &Rc<Shared>, line: ToHelper) {
-    let here = Rc::clone(shared);
-    match line {
-        ToHelper::Mount { id, mount } => {
-            shared.csi.kept.borrow_mut().insert(mount.pod.uid.clone(), ());
-            answer(shared, async move { mount::mount(&here, id, *mount).await });
-        }
-        ToHelper::Unmount { id, pod, volume } => {
-            shared.csi.kept.borrow_mut().remove(&pod);
-            answer(shared, async move { unmount::unmount(&here, id, &pod, &volume).await });
-        }
-        ToHelper::Keep { pods } => keep::keep(&here, pods),
-        _ => {}
-    }
-}
-
-/// Sends the answer to an order when it is there. Drivers have limits of orders.
-fn answer(shared: &Rc<Shared>, order: impl Future<Output = FromHelper> + 'static) {
-    let (shared, connection) = (Rc::clone(shared), shared.connection());
-    spawn_local(async move {
-        let mut answer = order.await;
-        if let FromHelper::Failed { why, .. } = &mut answer {
-            *why = why.chars().take(MAX_REASON).collect();
-        }
-        // Another daemon has other numbers.
-        if shared.connection() == connection {
-            shared.tell(&answer);
-        }
-    });
-}
+pub(crate) use report::unregister;

@@ -11,9 +11,9 @@ use sampan_plugins_control::{CsiMount, FromHelper};
 
 use super::call::{call, failed, on_disk};
 use super::drivers::Driver;
+use super::failure::Failure;
 use super::paths::{Staging, Target};
 use super::record::Record;
-use super::state::Failure;
 use super::volume::Volume;
 use super::{again, disk, keep, owner};
 use crate::messages::csi::{Access, EXPAND, PUBLISH, Publish, STAGE, Stage, expand};

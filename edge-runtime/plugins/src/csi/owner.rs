@@ -11,9 +11,9 @@ use sampan_sys::walk::Bounds;
 use tokio::task::spawn_blocking;
 
 use super::drivers::Driver;
+use super::failure::Failure;
 use super::folder::Folder;
 use super::paths::Target;
-use super::state::Failure;
 use crate::shared::Shared;
 
 /// Word of the arguments for fsGroupChangePolicy: OnRootMismatch.

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::call::{call_at, failed};
-use super::tell_drivers_soon;
+use super::report::tell_soon;
 use crate::connected::Place;
 use crate::messages::csi_driver::{CAPABILITIES, Capabilities, NODE_INFO, NodeInfo, PLUGIN_INFO, plugin_name};
 use crate::shared::Shared;
@@ -30,7 +30,7 @@ pub(crate) async fn register(
     shared.csi.drivers.borrow().admits(name, versions)?;
     let number = shared.csi.drivers.borrow_mut().register(name, place, info, capabilities);
     log::info!("the CSI driver {name} has registered");
-    tell_drivers_soon(shared);
+    tell_soon(shared);
     shared.csi.driver_came.notify_waiters();
     Ok(number)
 }

@@ -1,7 +1,6 @@
-//! What this process knows of drivers and volumes, and why an order fails. No I/O.
+//! State of this process: all of it is found again in the file system, or learned anew.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::io;
 use std::rc::Rc;
 
 use sampan_sys::vec_map::VecMap;
@@ -9,12 +8,13 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::drivers::{Driver, Drivers, Order};
+use super::failure::Failure;
 use super::mounts::Mounts;
 use super::turns::Turns;
 
-/// State of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Csi {
+    /// Name of the node, for records.
     pub(super) node: OnceCell<String>,
     pub(super) drivers: RefCell<Drivers>,
     pub(super) turns: Turns,
@@ -28,25 +28,6 @@ pub(crate) struct Csi {
     pub(super) asks_again: Cell<bool>,
     pub(super) driver_came: Notify,
     pub(super) is_telling: Cell<bool>,
-}
-
-/// Why an order has failed. `gone`: its driver is not registered.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) why: String,
-    pub(super) gone: bool,
-}
-
-impl From<String> for Failure {
-    fn from(why: String) -> Self {
-        Self { why, gone: false }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        error.to_string().into()
-    }
 }
 
 impl Csi {

@@ -8,9 +8,9 @@ use sampan_plugins_control::FromHelper;
 use super::call::{call, failed, on_disk};
 use super::disk;
 use super::drivers::Driver;
+use super::failure::Failure;
 use super::paths::Target;
 use super::record::Record;
-use super::state::Failure;
 use crate::messages::csi::{UNPUBLISH, UNSTAGE, undo};
 use crate::shared::Shared;
 
