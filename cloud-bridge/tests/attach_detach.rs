@@ -1,5 +1,7 @@
 //! Attachments of CSI volumes on the embedded API: made for scheduled pods, and deleted when their node is done.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use apimachinery::digest::sha256_hex;
@@ -7,10 +9,12 @@ use apimachinery::user::UserInfo;
 use apiserver::{Config, Server};
 use controller_manager::attach_detach;
 use controller_manager::pods::Pods;
+use http::{Method, Request};
 use k8s_openapi::api::core::v1::{Event, Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::client::Body;
 use serde_json::{Value, json};
 
 /// Timeout for a busy machine; conditions are usually met in milliseconds.
@@ -30,10 +34,16 @@ struct Site {
 impl Site {
     /// An API with the controller, and the nodes `n` and `m`.
     async fn open() -> Self {
+        Self::open_over(|client| client).await
+    }
+
+    /// Same as [`open`](Self::open), with another client for the controller.
+    async fn open_over(controller: impl FnOnce(Client) -> Client) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let server = Server::open(Config::new(folder.path().join("api.db"))).expect("a server");
         let client = Client::new(server.service(UserInfo::master("test")), "default");
-        tokio::spawn(attach_detach::run(client.clone(), Pods::start(&client)));
+        let own = controller(client.clone());
+        tokio::spawn(attach_detach::run(own.clone(), Pods::start(&own)));
         let site = Self {
             nodes: Api::all(client.clone()),
             pods: Api::namespaced(client.clone(), "default"),
@@ -113,6 +123,25 @@ impl Site {
     }
 }
 
+/// A client that gets no answer about single attachments while `lost`, and counts requests to create one.
+fn losing(client: Client, lost: Arc<AtomicBool>, requested: Arc<AtomicUsize>) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let creates = request.method() == Method::POST && request.uri().path().ends_with("/volumeattachments");
+        if creates {
+            requested.fetch_add(1, Ordering::Relaxed);
+        }
+        let is_lost = lost.load(Ordering::Relaxed) && (creates || request.uri().path().contains("/volumeattachments/"));
+        let client = client.clone();
+        async move {
+            if is_lost {
+                return Err(kube::Error::Service("no answer".into()));
+            }
+            client.send(request).await
+        }
+    });
+    Client::new(service, "default")
+}
+
 fn attachment(node: &str) -> String {
     format!("csi-{}", sha256_hex(&format!("h{DRIVER}{node}")))
 }
@@ -176,6 +205,24 @@ async fn silent_node_keeps_its_volume_until_it_is_out_of_service() {
     let off = json!({"spec": {"taints": [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}});
     site.nodes.patch("n", &PatchParams::default(), &Patch::Merge(&off)).await.expect("tainted");
     until("it is detached", async || !site.has_attachment("n").await).await;
+}
+
+#[tokio::test]
+async fn volume_is_not_attached_elsewhere_while_an_answer_is_missing() {
+    let (lost, requested) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let site = Site::open_over(|client| losing(client, Arc::clone(&lost), Arc::clone(&requested))).await;
+    site.volume().await;
+    site.pod("first", "n").await;
+    until("an attachment is requested", async || requested.load(Ordering::Relaxed) > 0).await;
+    site.pod("second", "m").await;
+    let used = "Volume is already used by pod(s) first";
+    until("the other pod waits", async || site.has_event("second", "FailedAttachVolume", used).await).await;
+    assert_eq!(requested.load(Ordering::Relaxed), 1, "the first one may exist");
+    // It does not exist, and nobody needs it: the other node gets the volume.
+    site.delete("first").await;
+    lost.store(false, Ordering::Relaxed);
+    until("it is attached to the other node", async || site.has_attachment("m").await).await;
+    assert!(!site.has_attachment("n").await);
 }
 
 #[tokio::test]

@@ -99,6 +99,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use api_health::ApiHealth;
 use api_proxy::RequestMemory;
 use apimachinery::panics;
+use attachments::Attachments;
 use autonomy::Autonomy;
 use clients::Clients;
 use devices::mark;
@@ -146,6 +147,7 @@ impl Bridge {
         let (leases, writes) = (turns(), turns());
         let shared = Arc::new(Shared {
             api_health: ApiHealth::default(),
+            attachments: Arc::new(Attachments::new(clients.own().clone())),
             autonomy: Arc::new(Autonomy::new(settings.toleration_seconds)),
             clients,
             cluster,

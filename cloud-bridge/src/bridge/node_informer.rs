@@ -59,6 +59,7 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
                 }
                 shared.all_located(|name| listed.contains(name));
                 shared.pod_ranges.retain(|name| listed.contains(name));
+                shared.attachments.retain(|name| listed.contains(name));
                 listed = HashSet::new();
                 for name in shared.autonomy.listed() {
                     shared.reconcile_tolerations(&name);
@@ -67,6 +68,7 @@ pub(super) async fn run(shared: Weak<Shared>, client: Client) {
             Ok(Event::Delete(node)) => {
                 shared.located(node.name(), None);
                 shared.pod_ranges.set(node.name(), &[]);
+                shared.attachments.gone(node.name());
                 questions.push(gone(weak, node.name().to_owned()));
             }
             Err(error) => log::warn!("watching nodes: {error}"),
@@ -78,6 +80,7 @@ fn apply(shared: &Arc<Shared>, node: &SlimNode) {
     shared.access_changed(node.name(), Access::of(&node.metadata));
     shared.located(node.name(), Neighbour::of(&node.metadata, node.pod_cidrs()));
     shared.pod_ranges.set(node.name(), node.pod_cidrs());
+    shared.attachments.saw(node);
     if let Some(session) = node.session() {
         shared.nodes.session_seen(node.name(), session);
     }

@@ -7,6 +7,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::api_health::ApiHealth;
 use super::api_proxy::RequestMemory;
+use super::attachments::Attachments;
 use super::autonomy::Autonomy;
 use super::clients::Clients;
 use super::credential::Credential;
@@ -44,6 +45,7 @@ pub(super) struct Shared {
     pub(super) request_memory: RequestMemory,
     /// The ranges of pod addresses of each node.
     pub(super) pod_ranges: Arc<PodRanges>,
+    pub(super) attachments: Arc<Attachments>,
     pub(super) autonomy: Arc<Autonomy>,
     pub(super) informers: mpsc::UnboundedSender<Command>,
     pub(super) node_access: NodeAccess,

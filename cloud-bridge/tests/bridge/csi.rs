@@ -76,6 +76,27 @@ impl Volume {
         send(client, Method::POST, &all, json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
         let status = json!({"status": {"attached": true, "attachmentMetadata": {"device": node}}});
         send(client, Method::PATCH, &format!("{all}/{name}/status"), status).await.unwrap();
+        self.list(client, node, true).await;
+    }
+
+    /// Does what the attach-detach controller does after an attachment and before a detachment.
+    async fn list(&self, client: &kube::Client, node: &str, attached: bool) {
+        let volume = json!({"name": self.unique_name(), "devicePath": ""});
+        let volumes = if attached { json!([volume]) } else { json!([]) };
+        let status = json!({"status": {"volumesAttached": volumes}});
+        send(client, Method::PATCH, &format!("/api/v1/nodes/{node}/status"), status).await.unwrap();
+    }
+
+    /// Its name in the status of a Node.
+    fn unique_name(&self) -> String {
+        format!("kubernetes.io/csi/{}^vol-1", self.driver)
+    }
+
+    /// The node reports that it uses the volume, or no volume.
+    async fn report(&self, edge: &mut Edge, node: &str, used: bool) {
+        let mut object = node_object(node);
+        object["status"]["volumesInUse"] = if used { json!([self.unique_name()]) } else { json!([]) };
+        edge.report_and_wait(Report::Node { node: object }).await.unwrap();
     }
 
     fn pod(&self) -> Value {
@@ -161,6 +182,8 @@ async fn drivers_of_a_node_are_in_its_csi_node() {
     let drivers = csi_node().await.unwrap()["spec"]["drivers"].clone();
     let ids: Vec<_> = drivers.as_array().unwrap().iter().map(|driver| &driver["nodeID"]).collect();
     assert_eq!(ids, ["2", "1"]);
+    let managed = "volumes.kubernetes.io/controller-managed-attach-detach";
+    assert_eq!(object.annotations().get(managed).map(String::as_str), Some("true"));
     // The Node's own report takes nothing of it away.
     edge.report_and_wait(Report::Node { node: node_object(&node) }).await.unwrap();
     assert!(cluster.nodes().get(&node).await.unwrap().labels().contains_key("b.example.com/site"));
@@ -215,9 +238,22 @@ async fn claim_comes_with_its_attachment_driver_and_secret() {
 
     volume.attach(&cluster.client, &evil).await;
     volume.attach(&cluster.client, &node).await;
+    volume.report(&mut hostile, &evil, true).await;
+    edge_with_csi.linger(std::time::Duration::from_millis(300)).await;
+    assert_eq!(volume.held(&edge_with_csi).unwrap().get("attachment"), None, "it has not said that it uses the volume");
+    volume.report(&mut edge_with_csi, &node, true).await;
     let wanted = json!({"attached": true, "attachmentMetadata": {"device": node}});
     let is_attached = |edge: &Edge| volume.held(edge).is_some_and(|claim| claim["attachment"] == wanted);
+    let is_detached = |edge: &Edge| volume.held(edge).is_some_and(|claim| claim.get("attachment").is_none());
     edge_with_csi.until("its own attachment", is_attached).await;
+    volume.list(&cluster.client, &node, false).await;
+    edge_with_csi.until("the controller to begin to detach it", is_detached).await;
+    volume.list(&cluster.client, &node, true).await;
+    edge_with_csi.until("the controller to see that it is used", is_attached).await;
+    volume.report(&mut edge_with_csi, &node, false).await;
+    edge_with_csi.until("the end of its own use", is_detached).await;
+    volume.report(&mut edge_with_csi, &node, true).await;
+    edge_with_csi.until("its next use", is_attached).await;
     without.until("the pod", |edge| edge.object("Pod", "default", &pods[1].0).is_some()).await;
     assert_eq!(volume.held(&without).unwrap().get("attachment"), None, "a node without CSI");
     assert!(without.object("CSIDriver", "", &volume.driver).is_none());
@@ -239,7 +275,6 @@ async fn claim_comes_with_its_attachment_driver_and_secret() {
 
     let path = format!("{STORAGE}/volumeattachments/{}", volume.attachment(&node));
     send(&cluster.client, Method::DELETE, &path, Value::Null).await.unwrap();
-    let is_detached = |edge: &Edge| volume.held(edge).is_some_and(|claim| claim.get("attachment").is_none());
     edge_with_csi.until("its end", is_detached).await;
     for (pod, _) in &pods {
         force_delete(&cluster.pods(), pod).await;

@@ -236,7 +236,7 @@ fn pod_that_floods_waits() {
             stream.write_all(request.as_bytes()).await.expect("written");
             until(&mut stream, "http/1.1 404").await;
         }
-        // 180 at once, and 42 in a second.
+        // 160 at once, and 40 in a second.
         assert!(since.elapsed() > Duration::from_secs(1), "{:?}", since.elapsed());
         assert_eq!(node.ask("GET", "/metrics", "d.e.f", "").await.status, 404);
         node.end().await;

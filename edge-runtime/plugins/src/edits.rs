@@ -209,6 +209,7 @@ pub(crate) mod tests {
         let why = both(MAX_EDITS + 1).expect_err("too many");
         assert_eq!(why, "b: there are more than 128 environment variables for the container");
     }
+
     #[test]
     fn longest_changes_fit_into_a_line() {
         let path = |number: usize| format!("/{number:03}");

@@ -199,6 +199,32 @@ fn volumes_of_pods_that_have_gone_are_undone() {
 }
 
 #[test]
+fn order_of_an_earlier_daemon_mounts_nothing_in_a_pod_that_has_gone() {
+    if !is_root() {
+        return;
+    }
+    let mut node = Node::start();
+    let driver = Driver::start(&node, DRIVER);
+    node.drivers(1);
+    driver.hold("NodeStageVolume", "before");
+    node.mount(volume("a"));
+    driver.wait_held();
+    // It waits for the first one, and nothing is recorded of it.
+    node.mount(volume("b"));
+    node.say(&ToHelper::Ping {});
+    assert_eq!(node.answer(), FromHelper::Pong {}, "it has been read");
+    node.reconnect(&["c"]);
+    driver.release();
+    until("all is undone", || driver.lines("calls").last().is_some_and(|call| call == "NodeUnstageVolume"));
+    until("no record is left", || node.is_clean());
+    let calls = ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"];
+    assert_eq!(driver.lines("calls"), calls, "of a alone");
+    node.mounted(volume("c"));
+    node.unmounted("c");
+    assert!(node.is_clean() && driver.lines("wrong").is_empty());
+}
+
+#[test]
 fn driver_that_hangs_holds_its_own_volumes_alone() {
     if !is_root() {
         return;
@@ -341,6 +367,9 @@ fn link_in_the_folder_of_pods_leads_nowhere() {
         wanted.volume = name.to_owned();
         node.mount(wanted);
         assert!(node.failed().0.contains("cannot be the name of a folder"), "{pod} {name}");
+        // Nor is anything to be undone: the pod must be able to go.
+        node.say(&ToHelper::Unmount { id: 99, pod: pod.to_owned(), volume: name.to_owned() });
+        assert_eq!(node.answer(), FromHelper::Unmounted { id: 99 }, "{pod} {name}");
     }
     assert!(driver.lines("calls").is_empty());
     // Others are served all the same.

@@ -5,6 +5,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal, stdin};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
@@ -181,6 +182,9 @@ fn remove_from_host(paths: &Paths) -> Result<(), CliError> {
     let config = Config::load_lenient(&paths.config_file(), paths.root(), &overrides)
         .or_else(|_| Config::load_lenient(Path::new("/nonexistent"), paths.root(), &overrides))?
         .0;
+    if config.plugins.csi {
+        unmount_volumes(&config.plugins.root)?;
+    }
     if config.plugins.is_on() {
         remove_sockets(&config.plugins.root);
     }
@@ -241,13 +245,32 @@ fn remove_logs(paths: &Paths) -> std::io::Result<()> {
     done
 }
 
-/// Newest first, so that mounts within mounts go before them.
 fn unmount_below(path: &Path) -> Result<(), CliError> {
     // The mount table has real paths.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let mounts = files::mounts_below(&path)?;
+    unmount_in(&path)
+}
+
+/// Unmounts volumes of CSI drivers, in pods and where they are staged: nobody is left who would tell the drivers. Their records
+/// stay, by which a later `edge-plugins` tells them. As `kubeadm reset`.
+fn unmount_volumes(root: &Path) -> Result<(), CliError> {
+    // A driver may have made links in it: they are not followed.
+    let Some(root) = files::unless_missing(root.canonicalize()).map_err(files::named(root))? else { return Ok(()) };
+    unmount_in(&root.join("pods"))?;
+    unmount_in(&root.join("plugins/kubernetes.io/csi"))?;
+    // The daemon has bound the folder to itself where mounts are not shared. A disk is another device than the folder above.
+    let device = |path: &Path| std::fs::metadata(path).ok().map(|found| found.dev());
+    if root.parent().is_some_and(|above| device(above) == device(&root)) {
+        unmount(&root)?;
+    }
+    Ok(())
+}
+
+/// Newest first, so that mounts within mounts go before them.
+fn unmount_in(path: &Path) -> Result<(), CliError> {
+    let mounts = files::mounts_below(path)?;
     // The folder itself may be a partition of the device.
-    for mount in mounts.iter().rev().filter(|mount| **mount != path) {
+    for mount in mounts.iter().rev().filter(|mount| *mount != path) {
         unmount(mount)?;
     }
     Ok(())

@@ -31,6 +31,8 @@ use crate::helper::client::{Helper, Teller};
 use crate::helper::lines::line;
 use crate::helper::programs::PLUGINS as PROGRAM;
 use crate::pod::clock::Mono;
+use crate::sys::files::private_dir;
+use crate::sys::propagation::make_shared;
 
 /// Longest wait of changes of devices for their report in the Node object: more changes may follow.
 const SOON: Duration = Duration::from_millis(200);
@@ -75,6 +77,11 @@ impl Plugins {
         }
         if cx.config.plugins.csi {
             self.volumes.load(&cx.paths);
+            let root = &cx.config.plugins.root;
+            // Before a driver's pod starts: its mounts would stay in its container, and other pods write into empty folders.
+            if let Err(error) = private_dir(root).and_then(|()| make_shared(root)) {
+                log::error!("volumes of CSI drivers may stay in the drivers' containers: {error}");
+            }
         }
         let settings = cx.config.plugins.settings(&cx.config.devices);
         let greeting = ToHelper::Daemon { version: VERSION, node: cx.config.node_name.clone(), settings };

@@ -33,10 +33,23 @@ pub fn load(paths: &Paths, uid: &str) -> Vec<KeptVolume> {
     })
 }
 
-/// Returns where a volume of a pod is mounted.
-pub(super) fn path(paths: &Paths, uid: &str, name: &str) -> Option<PathBuf> {
-    let found = load(paths, uid).into_iter().find(|volume| volume.name == name && !volume.path.is_empty())?;
+/// Returns where a volume of a pod is mounted. By its folder: a claim of that name may have been bound to another one before.
+pub(super) fn path(paths: &Paths, uid: &str, folder: &str) -> Option<PathBuf> {
+    let found = load(paths, uid).into_iter().find(|volume| volume.folder == folder && !volume.path.is_empty())?;
     Some(found.path.into())
+}
+
+/// Forgets where the volumes of a pod are mounted, and not which there are: nobody mounts them again.
+///
+/// # Errors
+/// The disk is full.
+pub fn lose_paths(paths: &Paths, uid: &str) -> io::Result<()> {
+    let mut volumes = load(paths, uid);
+    if volumes.iter().all(|volume| volume.path.is_empty()) {
+        return Ok(());
+    }
+    volumes.iter_mut().for_each(|volume| volume.path.clear());
+    save(paths, uid, &volumes)
 }
 
 /// Writes the volumes of a pod, durably; without any there is no file.
@@ -69,10 +82,10 @@ mod tests {
 
     use super::*;
 
-    fn volume(name: &str, path: &str) -> KeptVolume {
+    fn volume(folder: &str, path: &str) -> KeptVolume {
         KeptVolume {
-            name: name.to_owned(),
-            folder: "pvc-1".to_owned(),
+            name: "data".to_owned(),
+            folder: folder.to_owned(),
             path: path.to_owned(),
             in_use: "kubernetes.io/csi/d^h".to_owned(),
         }
@@ -84,11 +97,15 @@ mod tests {
         let paths = Paths::new(folder.path());
         assert!(load(&paths, "u").is_empty());
         save(&paths, "u", &[]).unwrap();
-        let volumes = [volume("a", "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pvc-1/mount"), volume("b", "")];
+        let volumes = [volume("a", "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/a/mount"), volume("b", "")];
         save(&paths, "u", &volumes).unwrap();
         assert_eq!(load(&paths, "u"), volumes);
         assert_eq!(path(&paths, "u", "a").as_deref(), Some(Path::new(&volumes[0].path)));
         assert_eq!((path(&paths, "u", "b"), path(&paths, "u", "c"), path(&paths, "x", "a")), (None, None, None));
+        lose_paths(&paths, "u").unwrap();
+        assert_eq!((load(&paths, "u"), path(&paths, "u", "a")), (vec![volume("a", ""), volume("b", "")], None));
+        lose_paths(&paths, "x").unwrap();
+        assert!(!paths.csi_volumes("x").exists());
         save(&paths, "u", &[]).unwrap();
         assert!(!paths.csi_volumes("u").exists());
     }

@@ -65,7 +65,7 @@ pub fn setup(ctx: &VolumeContext<'_>) -> Result<VecMap<String, VolumeHostPath>, 
             }
             Plan::Host(wanted) => VolumeHostPath::foreign(PathBuf::from(wanted.path), false),
             Plan::Claim(bound) => VolumeHostPath::foreign(bound.path, bound.read_only),
-            Plan::Csi(csi) => match csi_kept::path(ctx.paths, uid(ctx.pod), name) {
+            Plan::Csi(csi) => match csi_kept::path(ctx.paths, uid(ctx.pod), &csi.folder) {
                 Some(path) => VolumeHostPath::foreign(path, csi.read_only),
                 None => return Err(csi.not_supported()),
             },

@@ -144,7 +144,7 @@ pub fn mounts_below(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(points.map(PathBuf::from).filter(|point| point.starts_with(path)).collect())
 }
 
-fn unescape(field: &str) -> String {
+pub(crate) fn unescape(field: &str) -> String {
     let plain = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     if field.contains('\\') {
         plain.iter().fold(field.to_owned(), |text, (escape, plain)| text.replace(escape, plain))

@@ -17,6 +17,7 @@ pub mod oom;
 pub mod ownership;
 pub mod pidfd;
 pub mod program;
+pub mod propagation;
 pub mod random;
 pub mod reserve;
 pub mod resolve;

@@ -323,22 +323,20 @@ fn volume_is_attached_before_it_is_mounted() {
     attach(&site, name, "disk");
     site.kubectl().wait_ready("first");
     site.delete("first");
-    until(SOON, "no volume in use", || {
-        let node = site.kubectl().get("node", &site.node.name)?;
-        let none = node["status"]["volumesInUse"].as_array().is_none_or(Vec::is_empty);
-        if none { Ok(()) } else { Err(node["status"].to_string()) }
+    until(SOON, "no volume in use or attached", || {
+        let status = site.kubectl().get("node", &site.node.name)?["status"].take();
+        let is_empty = |field: &str| status[field].as_array().is_none_or(Vec::is_empty);
+        if is_empty("volumesInUse") && is_empty("volumesAttached") { Ok(()) } else { Err(status.to_string()) }
     });
 }
 
-/// Does what a controller and the driver's attacher do.
+/// Does what the driver's attacher does: a controller has made the attachment.
 fn attach(site: &Site, driver: &str, handle: &str) {
-    let (node, namespace) = (&site.node.name, &site.kubectl().namespace);
+    let node = &site.node.name;
     let script = format!("printf %s {handle}{driver}{node} | sha256sum | cut -d ' ' -f 1");
     let sum = Command::new("sh").args(["-c", &script]).output().expect("it starts");
     let name = format!("csi-{}", String::from_utf8_lossy(&sum.stdout).trim());
-    let source = json!({"persistentVolumeName": format!("pv-{handle}-{namespace}")});
-    site.kubectl().apply_all(&[json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
-        "metadata": {"name": name}, "spec": {"attacher": driver, "nodeName": node, "source": source}})]);
+    let _ = until(SOON, "its attachment", || site.kubectl().get("volumeattachment", &name));
     let status = json!({"status": {"attached": true}}).to_string();
     let patch = ["patch", "volumeattachment", &name, "--subresource=status", "--type=merge", "-p", &status];
     let _ = site.kubectl().ok(&patch);

@@ -115,7 +115,7 @@ impl Store {
                     if let Next::Change(_, Then::Was(before)) = std::mem::replace(&mut change, next) {
                         // What is there now was read, too.
                         walked.read(then.as_ref().map_or(0, |now: &Stored| now.body.len()));
-                        then = before;
+                        then = before.map(|before| *before);
                     }
                 }
                 walked.over(then.as_ref().map_or(0, |then| then.body.len()));
@@ -138,8 +138,8 @@ enum Then {
     Unknown,
     /// All are older.
     AsNow,
-    /// The first later one replaced this.
-    Was(Option<Stored>),
+    /// The first later one replaced this. In a box, because most changes of a walk have none and all are moved.
+    Was(Option<Box<Stored>>),
 }
 
 /// What comes next of the changes.
@@ -216,9 +216,9 @@ impl<'a> Changes<'a> {
         statement.query_row(place, |row| unsigned(row, 0)).optional()
     }
 
-    fn before(&self, made: u64) -> rusqlite::Result<Option<Stored>> {
+    fn before(&self, made: u64) -> rusqlite::Result<Option<Box<Stored>>> {
         let mut statement = self.conn.prepare_cached(BEFORE)?;
         let before = statement.query_row([made.cast_signed()], |row| bodies::read(self.conn, row, 0))?;
-        Ok(before.map(|body| Stored::replaced(self.name.clone(), body)))
+        Ok(before.map(|body| Box::new(Stored::replaced(self.name.clone(), body))))
     }
 }

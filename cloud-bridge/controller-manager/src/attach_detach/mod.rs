@@ -68,7 +68,7 @@ async fn until(due: Option<Instant>) {
 struct Controller {
     client: Client,
     state: State,
-    /// Attachments that are being created.
+    /// Attachments that are being created, or may exist.
     making: BTreeMap<String, Attachment>,
     running: FuturesUnordered<BoxFuture<'static, Done>>,
     /// The nodes that are written about, and whether they have changed meanwhile.
@@ -200,8 +200,9 @@ impl Controller {
     }
 
     fn done(&mut self, done: Done) {
-        for name in &done.made {
-            self.making.remove(name);
+        for attachment in done.made.iter().filter_map(|name| self.making.remove(name)) {
+            // Another node may wait for its end.
+            self.state.mark_waiting(&attachment.volume);
         }
         for (name, attachment) in done.created {
             // The watch may have delivered a newer state.

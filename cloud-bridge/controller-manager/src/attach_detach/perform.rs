@@ -1,5 +1,8 @@
 //! Executes the plan for a node, step by step. No decisions but one: a volume that the Node itself, read again, reports
 //! as in use is not detached (K8s pkg/volume/util/operationexecutor, `verifyVolumeIsSafeToDetach`).
+//!
+//! A plan ends when it is known of each attachment whether it exists: an exclusive volume must not be attached to another
+//! node because the API did not answer in time.
 
 use std::time::Duration;
 
@@ -15,6 +18,8 @@ use super::plan::{Create, Delete, Plan};
 
 /// An API that does not answer is given up after this, and asked again later.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Interval of questions about an attachment that may exist.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Result of a plan.
 #[derive(Debug, Default)]
@@ -23,6 +28,8 @@ pub(super) struct Done {
     pub(super) created: Vec<(String, Attachment)>,
     /// The names of all attachments that were to be created.
     pub(super) made: Vec<String>,
+    /// The attachment that may exist: its creation was requested, and the answer does not tell.
+    unsure: Option<String>,
     /// Attachments that did not exist.
     pub(super) gone: Vec<String>,
     /// Why the plan was not completed.
@@ -38,7 +45,23 @@ pub(super) async fn perform(client: Client, node: String, uid: String, plan: Pla
         Ok(result) => result.err(),
         Err(_) => Some(format!("the API did not answer within {} s", PATIENCE.as_secs())),
     };
+    if let Some(name) = done.unsure.take() {
+        let found = settled(&Api::all(client), &name).await;
+        done.created.extend(found.map(|attachment| (name, attachment)));
+    }
     done
+}
+
+/// The attachment, if it exists. Asks until the API answers.
+async fn settled(attachments: &Api<VolumeAttachment>, name: &str) -> Option<Attachment> {
+    loop {
+        match tokio::time::timeout(PATIENCE, attachments.get_opt(name)).await {
+            Ok(Ok(found)) => return found.and_then(|found| Attachment::read(&json!(found))),
+            Ok(Err(error)) => log::info!("attachment {name}: {error}"),
+            Err(_) => log::info!("attachment {name}: the API did not answer within {} s", PATIENCE.as_secs()),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
 }
 
 async fn steps(client: &Client, uid: &str, plan: &Plan, done: &mut Done) -> Result<(), String> {
@@ -99,8 +122,10 @@ async fn create(attachments: &Api<VolumeAttachment>, one: &Create, done: &mut Do
         spec: VolumeAttachmentSpec { attacher: one.driver.clone(), node_name: done.node.clone(), source },
         status: None,
     };
+    done.unsure = Some(one.name.clone());
     match attachments.create(&PostParams::default(), &object).await {
         Ok(made) => {
+            done.unsure = None;
             let made = Attachment {
                 uid: made.metadata.uid.unwrap_or_default(),
                 node: done.node.clone(),
@@ -110,8 +135,12 @@ async fn create(attachments: &Api<VolumeAttachment>, one: &Create, done: &mut Do
             done.created.push((one.name.clone(), made));
             Ok(())
         }
-        // The watch is about to deliver it.
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        Err(error) => Err(format!("attaching {}: {error}", one.volume)),
+        Err(error) => {
+            let refused = matches!(&error, kube::Error::Api(status) if matches!(status.code, 400..=407 | 410..=499));
+            if refused {
+                done.unsure = None;
+            }
+            Err(format!("attaching {}: {error}", one.volume))
+        }
     }
 }

@@ -118,6 +118,14 @@ impl State {
         nodes.iter().for_each(|node| self.mark(node));
     }
 
+    /// Marks the nodes that may wait for the end of an attachment of this volume. For a volume that many nodes have none
+    /// waits: to look at all of them for each would take a minute with thousands.
+    pub(super) fn mark_waiting(&mut self, volume: &str) {
+        if self.volumes.get(volume).is_some_and(|volume| !volume.shared) {
+            self.mark_around(volume);
+        }
+    }
+
     /// Adds, changes or removes a driver. `attach`: whether its volumes are attached; so are those of unknown drivers.
     pub(super) fn driver(&mut self, name: &str, attach: bool) {
         let changed = if attach { self.unattached.remove(name) } else { self.unattached.insert(name.to_owned()) };
@@ -150,8 +158,7 @@ impl State {
             self.mark(&before.node);
         }
         let Some(now) = attachment else {
-            // Another node may wait for it.
-            self.mark_around(&before?.volume);
+            self.mark_waiting(&before?.volume);
             return None;
         };
         self.attachments_on.put(&now.node, name, true);
@@ -241,6 +248,23 @@ mod tests {
         state.volume("pv", None);
         assert!(state.users("ns/data").next().is_none() && state.pods_on("n1").next().is_none());
         assert!(state.by_claim.is_empty() && state.users.0.is_empty() && state.pods_on.0.is_empty());
+    }
+
+    #[test]
+    fn end_of_an_attachment_of_a_shared_volume_concerns_its_node_alone() {
+        let mut state = State::default();
+        state.volume("pv", Some(Volume { shared: true, ..volume() }));
+        let on = |node: &str| Attachment { node: node.into(), volume: "pv".into(), ..Attachment::default() };
+        for node in ["n1", "n2"] {
+            state.pod(&format!("ns/on-{node}"), Some(pod(node)));
+            state.attachment(&format!("csi-{node}"), Some(on(node)));
+        }
+        marked(&mut state);
+        state.attachment("csi-n2", None);
+        assert_eq!(marked(&mut state), ["n2"]);
+        state.mark_waiting("pv");
+        state.mark_waiting("unknown");
+        assert!(!state.is_dirty());
     }
 
     #[test]

@@ -14,7 +14,7 @@ const LONGEST: usize = 256 << 10;
 const ENTRY: usize = 128;
 
 /// The hash in the name of an attachment.
-type Hash = [u8; 32];
+pub(super) type Hash = [u8; 32];
 
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -27,6 +27,7 @@ pub(super) struct Known {
 struct Entry {
     /// Name of the PersistentVolume.
     volume: Box<str>,
+    attached: bool,
     /// JSON text.
     status: Box<str>,
 }
@@ -40,11 +41,17 @@ impl Entry {
 impl Known {
     /// An attachment as it is now. Returns its volume if that changes what a node should hold.
     pub(super) fn take(&mut self, attachment: &SlimAttachment) -> Option<Box<str>> {
-        let status = attachment.status().filter(|status| status.len() <= LONGEST);
         let hash = hash_in(attachment.name())?;
+        let status = attachment.status().filter(|status| {
+            let fits = status.len() <= LONGEST;
+            if !fits {
+                log::warn!("VolumeAttachment {} is not sent: its attachmentMetadata is too long", attachment.name());
+            }
+            fits
+        });
         let volume: Box<str> = attachment.volume().into();
         let Some(status) = status.filter(|_| !volume.is_empty()) else { return self.forget(&hash) };
-        let entry = Entry { volume, status: status.into() };
+        let entry = Entry { volume, attached: attachment.is_attached(), status: status.into() };
         if self.all.get(&hash) == Some(&entry) {
             return None;
         }
@@ -72,8 +79,14 @@ impl Known {
         gone.chain(new).map(|(_, entry)| entry.volume.clone()).collect()
     }
 
-    pub(super) fn status(&self, node: &str, driver: &str, handle: &str) -> Option<&str> {
-        self.all.get(&hash_of(node, driver, handle)).map(|entry| &*entry.status)
+    /// The status of an attachment. `listed`: whether the Node lists the volume; otherwise an attached one counts as none.
+    pub(super) fn status(&self, hash: &Hash, listed: bool) -> Option<&str> {
+        self.all.get(hash).filter(|entry| listed || !entry.attached).map(|entry| &*entry.status)
+    }
+
+    /// The PersistentVolume of an attachment.
+    pub(super) fn volume(&self, hash: &Hash) -> Option<&str> {
+        self.all.get(hash).map(|entry| &*entry.volume)
     }
 
     fn forget(&mut self, hash: &Hash) -> Option<Box<str>> {
@@ -85,7 +98,7 @@ impl Known {
 
 /// The hash in the name of the attachment of a volume to a node (K8s pkg/volume/csi/csi_attacher.go,
 /// `getAttachmentName`).
-fn hash_of(node: &str, driver: &str, handle: &str) -> Hash {
+pub(super) fn hash_of(node: &str, driver: &str, handle: &str) -> Hash {
     let mut context = Context::new(&SHA256);
     [handle, driver, node].into_iter().for_each(|part| context.update(part.as_bytes()));
     // SHA-256 has this length.
@@ -139,8 +152,14 @@ mod tests {
         assert_eq!(known.take(&attachment("a", "pv", json!({}))), None, "not attached");
         assert_eq!(known.take(&attached("a", "pv")).as_deref(), Some("pv"));
         assert_eq!(known.take(&attached("a", "pv")), None, "no news");
-        assert!(known.status("a", "d", "handle-of-pv").is_some_and(|status| status.contains("true")));
-        assert_eq!(known.status("b", "d", "handle-of-pv"), None);
+        let hash = |node: &str| hash_of(node, "d", "handle-of-pv");
+        assert!(known.status(&hash("a"), true).is_some_and(|status| status.contains("true")));
+        assert_eq!(known.status(&hash("a"), false), None, "the Node does not list it");
+        assert_eq!((known.status(&hash("b"), true), known.volume(&hash("a"))), (None, Some("pv")));
+        let failed = attachment("b", "pv", json!({"attached": false, "attachError": {"message": "no room"}}));
+        assert_eq!(known.take(&failed).as_deref(), Some("pv"));
+        assert!(known.status(&hash("b"), false).is_some_and(|status| status.contains("no room")));
+        known.remove(&failed);
         assert_eq!(known.take(&attachment("a", "pv", json!({}))).as_deref(), Some("pv"), "detached");
         known.take(&attached("a", "pv"));
         assert_eq!(known.remove(&attached("a", "pv")).as_deref(), Some("pv"));

@@ -62,6 +62,10 @@ impl SlimAttachment {
         self.spec.source.volume.as_deref().unwrap_or_default()
     }
 
+    pub(super) fn is_attached(&self) -> bool {
+        self.status.attached
+    }
+
     /// What a node needs of its status, as JSON text; `None` if it is neither attached nor has failed. An attachment
     /// that is being deleted counts as none (K8s pkg/volume/csi/csi_attacher.go, `verifyAttachmentStatus`). The time of
     /// an error, which changes with each attempt, is left out.

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::known::Known;
+use super::known::{Hash, Known};
 use super::slim::SlimAttachment;
 use crate::bridge::discovery::{Over, Refusals};
 use crate::bridge::followed::present::Rounds;
@@ -81,8 +81,15 @@ impl AttachmentWatch {
         Changes { watch: Arc::clone(self), volume: volume.into(), receiver }
     }
 
-    pub(super) fn status(&self, node: &str, driver: &str, handle: &str) -> Option<String> {
-        lock(&self.state).known.status(node, driver, handle).map(str::to_owned)
+    /// The status of an attachment, as [`Known::status`] returns it.
+    pub(super) fn status(&self, hash: &Hash, listed: bool) -> Option<String> {
+        lock(&self.state).known.status(hash, listed).map(str::to_owned)
+    }
+
+    /// Tells the claims of these attachments of a change of their Nodes.
+    pub(super) fn tell(&self, changed: &[Hash]) {
+        let state = lock(&self.state);
+        changed.iter().filter_map(|hash| state.known.volume(hash)).for_each(|volume| state.tell(volume));
     }
 }
 

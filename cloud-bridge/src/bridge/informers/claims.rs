@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::news::{Subscription, What, failure};
-use crate::bridge::attachments::{Attachments, Changes};
+use crate::bridge::attachments::{AttachmentWatch, Attachments, Changes};
 use crate::bridge::pauses::Pauses;
 use crate::bridge::requests::is_path_segment;
 use crate::bridge::resource::{of_kind, resource};
@@ -27,7 +27,7 @@ use crate::bridge::world::Round;
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 /// Interval at which a bound claim is read: it changes only by its deletion.
 const BOUND: Duration = Duration::from_secs(120);
-/// Time after which a claim counts as unanswered while VolumeAttachments are being read.
+/// Time after which a claim counts as unanswered while Nodes and VolumeAttachments are being read.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Changes of an attachment within this time are told together.
 const SOON: Duration = Duration::from_millis(100);
@@ -67,7 +67,7 @@ pub(super) async fn follow_claim(client: Client, attachments: Arc<Attachments>, 
             Attach::Yes(volume) => {
                 let watch = attachments.watch(round);
                 changes = Some(watch.changes(&volume));
-                while timeout(PATIENCE, watch.read(round)).await.is_err() {
+                while timeout(PATIENCE, read(&attachments, &watch, round)).await.is_err() {
                     if to.tell(What::Failed).await.is_none() {
                         return;
                     }
@@ -84,6 +84,12 @@ pub(super) async fn follow_claim(client: Client, attachments: Arc<Attachments>, 
             Ok(()) = wanted.changed(), if unasked => {}
         }
     }
+}
+
+/// Waits until Nodes and VolumeAttachments have been read.
+async fn read(attachments: &Attachments, watch: &AttachmentWatch, round: Round) {
+    attachments.nodes_read().await;
+    watch.read(round).await;
 }
 
 /// Waits for a change of an attachment; for ever without a watch.

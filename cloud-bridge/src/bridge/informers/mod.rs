@@ -113,7 +113,7 @@ pub(super) fn start(shared: &Shared, commands: mpsc::UnboundedReceiver<Command>)
         service_watches: ServiceWatches::default(),
         job_readings: VecDeque::new(),
         sites: shared.sites.subscribe(),
-        attachments: Arc::new(Attachments::new(clients.own().clone())),
+        attachments: Arc::clone(&shared.attachments),
         peers: Peers::new(clients.own().clone()),
         clients,
     };

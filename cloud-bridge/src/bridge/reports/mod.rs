@@ -39,6 +39,15 @@ use super::well_known::SESSION_ANNOTATION;
 use super::work_queue::Outcome;
 use failure::{judged, outcome};
 
+/// Learns which volumes nodes use.
+pub(super) trait UsesOfVolumes: Send + Sync {
+    /// A node reports the volumes that it uses: a list of names, which is about to be written.
+    fn reported(&self, node: &str, in_use: &Value);
+
+    /// The last report of a node is in the API, at this version of the Node or an earlier one.
+    fn written(&self, node: &str, version: &str);
+}
+
 /// Writes the reports of one node.
 pub(super) struct Reports {
     node: Arc<Node>,
@@ -55,6 +64,7 @@ pub(super) struct Reports {
     pub(super) mirror_namespaces: Arc<[String]>,
     /// The ranges of pod addresses of each node.
     pub(super) pod_ranges: Arc<PodRanges>,
+    pub(super) volumes: Option<Arc<dyn UsesOfVolumes>>,
     /// Address from which the node connected; set only for a node that asks for routes.
     pub(super) lan: OnceLock<IpAddr>,
     /// Whether the node mounts volumes of CSI drivers.
@@ -93,6 +103,7 @@ impl Reports {
             replicated: false,
             mirror_namespaces: Arc::default(),
             pod_ranges: Arc::default(),
+            volumes: None,
             lan: OnceLock::new(),
             csi: AtomicBool::new(false),
             place: Mutex::default(),

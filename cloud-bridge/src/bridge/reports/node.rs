@@ -71,6 +71,9 @@ impl Reports {
             wanted.metadata.set_at(&["annotations", SESSION_ANNOTATION], self.session.to_string().into());
         }
         *self.newest_node() = Some(node.to_string().into_boxed_str());
+        if let Some(volumes) = &self.volumes {
+            volumes.reported(name, &wanted.status["volumesInUse"]);
+        }
         let path = format!("/api/v1/nodes/{name}");
         let known = *self.metadata() == Some(hash(&wanted.metadata));
         if !known {
@@ -96,6 +99,7 @@ impl Reports {
                     }
                     if !bare && news::is_known(&object["status"], &wanted.status, now) {
                         self.registered(&wanted).await;
+                        self.written(object["metadata"]["resourceVersion"].as_str().unwrap_or_default());
                         return Ok(());
                     }
                 }
@@ -105,7 +109,17 @@ impl Reports {
         match self.requests.patch(&format!("{path}/status"), Patch::Strategic, &json!({"status": wanted.status})).await
         {
             Err(error) if code(&error) == Some(404) => self.register(&wanted).await,
-            other => Ok(other.map(drop)?),
+            other => {
+                self.written(&other?.metadata.resource_version);
+                Ok(())
+            }
+        }
+    }
+
+    /// The status is in the API, at this version of the Node.
+    fn written(&self, version: &str) {
+        if let Some(volumes) = &self.volumes {
+            volumes.written(&self.node.name, version);
         }
     }
 

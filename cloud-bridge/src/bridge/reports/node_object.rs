@@ -19,6 +19,10 @@ const SUBDOMAINS: &str = ".sampan.dev";
 /// Role in the ROLES column of kubectl. A node may not set its own role, so the bridge sets it.
 pub(super) const ROLE_LABEL: &str = "node-role.kubernetes.io/edge";
 
+/// Without this annotation the attach-detach controller of a cluster attaches nothing to the node. A kubelet sets it by
+/// default (K8s pkg/kubelet/kubelet_node_status.go, `initialNode`).
+const ATTACHED_BY_CONTROLLER: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
+
 /// Parts of the object, checked.
 #[derive(Debug, PartialEq)]
 pub(super) struct Wanted {
@@ -42,7 +46,7 @@ impl Wanted {
         let (mut labels, problems) = labels::allowed(labels);
         let configured = labels::configured(&labels);
         labels.insert(BRIDGED_LABEL.to_owned(), "true".to_owned());
-        let annotations = strings(&node["metadata"]["annotations"]);
+        let mut annotations = strings(&node["metadata"]["annotations"]);
         // Annotations of this domain decide whether the node may connect, when its pods are evicted, and which bridge has
         // it.
         let ours = |name: &&String| {
@@ -51,6 +55,7 @@ impl Wanted {
         if let Some(forbidden) = annotations.keys().find(ours) {
             return Err(Failure::Refused(format!("a node may not set its own annotation {forbidden}")));
         }
+        annotations.insert(ATTACHED_BY_CONTROLLER.to_owned(), "true".to_owned());
         let metadata = json!({"labels": labels, "annotations": annotations});
         let mut status: Map<String, Value> = node["status"].as_object().cloned().unwrap_or_default();
         // The node's clock may be wrong by years; the controller that reads this compares with its own.
@@ -59,6 +64,9 @@ impl Wanted {
         }
         // The node listens nowhere, and a port that it names could be another node's at a bridge.
         status.remove("daemonEndpoints");
+        // The attach-detach controller writes it, and believes it at its start (K8s pkg/controller/volume/attachdetach,
+        // `populateActualStateOfWorld`): a node could keep any volume from the others.
+        status.remove("volumesAttached");
         if let Some(endpoint) = kubelet {
             let addresses = status.entry("addresses").or_insert_with(|| json!([]));
             if let Some(addresses) = addresses.as_array_mut() {
@@ -180,7 +188,17 @@ mod tests {
             );
         }
         let node = json!({"metadata": {"name": "n", "annotations": {"example.com/sampan.dev": "x"}}});
-        assert!(Wanted::of(&node, None, now()).is_ok());
+        let annotations = json!({"example.com/sampan.dev": "x", ATTACHED_BY_CONTROLLER: "true"});
+        assert_eq!(Wanted::of(&node, None, now()).unwrap().metadata["annotations"], annotations);
+    }
+
+    #[test]
+    fn controllers_attach_volumes_to_every_node() {
+        for annotations in [Value::Null, json!({ATTACHED_BY_CONTROLLER: "false"})] {
+            let node = json!({"metadata": {"name": "n", "annotations": annotations}});
+            let wanted = Wanted::of(&node, None, now()).unwrap();
+            assert_eq!(wanted.object("n")["metadata"]["annotations"], json!({ATTACHED_BY_CONTROLLER: "true"}));
+        }
     }
 
     #[test]
@@ -244,6 +262,14 @@ mod tests {
         let endpoint = KubeletEndpoint { kind: AddressType::default(), address: [192, 0, 2, 5].into(), port: 10_360 };
         let served = Wanted::of(&node, Some(endpoint), now()).unwrap().status;
         assert_eq!(served["daemonEndpoints"]["kubeletEndpoint"]["Port"], 10_360);
+    }
+
+    #[test]
+    fn node_reports_what_it_uses_and_not_what_is_attached() {
+        let volumes = json!({"volumesInUse": ["v"], "volumesAttached": [{"name": "v", "devicePath": ""}]});
+        let wanted = Wanted::of(&json!({"metadata": {"name": "n"}, "status": volumes}), None, now()).unwrap();
+        assert_eq!(wanted.status["volumesInUse"], json!(["v"]));
+        assert_eq!(wanted.object("n")["status"].get("volumesAttached"), None);
     }
 
     #[test]

@@ -60,6 +60,8 @@ impl Connection {
         reports.replicated = shared.settings.replicated;
         reports.mirror_namespaces = Arc::clone(&shared.settings.mirror_namespaces);
         reports.pod_ranges = Arc::clone(&shared.pod_ranges);
+        let attachments = Arc::clone(&shared.attachments);
+        reports.volumes = Some(attachments);
         Self {
             session,
             start: Instant::now(),

@@ -36,6 +36,16 @@ struct WatchedStatus {
     addresses: Vec<WatchedAddress>,
     #[serde(default, rename = "daemonEndpoints")]
     endpoints: WatchedEndpoints,
+    #[serde(default, rename = "volumesInUse")]
+    volumes_in_use: Vec<String>,
+    #[serde(default, rename = "volumesAttached")]
+    volumes_attached: Vec<WatchedVolume>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct WatchedVolume {
+    #[serde(default)]
+    name: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -85,6 +95,20 @@ impl SlimNode {
     /// Ranges of its pods' addresses, as the cluster has assigned them.
     pub(in crate::bridge) fn pod_cidrs(&self) -> &[String] {
         &self.spec.pod_cidrs
+    }
+
+    pub(in crate::bridge) fn version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+
+    /// Volumes that it uses or is about to use, as it has reported them.
+    pub(in crate::bridge) fn volumes_in_use(&self) -> impl Iterator<Item = &str> {
+        self.status.volumes_in_use.iter().map(String::as_str)
+    }
+
+    /// Volumes that the attach-detach controller reports to it as attached.
+    pub(in crate::bridge) fn volumes_attached(&self) -> impl Iterator<Item = &str> {
+        self.status.volumes_attached.iter().map(|volume| volume.name.as_str())
     }
 
     /// Port of its kubelet API, if that is at this address, which has this type.

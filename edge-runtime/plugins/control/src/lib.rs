@@ -37,8 +37,9 @@
 //! the file system's state, see `docs/csi.md`: the daemon may repeat each of their orders at any time.
 //!
 //! Answers come in any order, at the latest after some minutes; the one to `Mount` of a volume with fsGroup and millions of
-//! files within an hour. The daemon has one `Allocate` for a resource under way at a time, also if nobody waits for its answer
-//! any more: a plugin that hangs has no queue. An order whose connection ends has no answer; the daemon repeats it.
+//! files within an hour. The daemon has one `Allocate` for a resource under way at a time, also if nobody waits for its
+//! answer any more: a plugin that hangs has no queue. An order whose connection ends has no answer; the daemon repeats
+//! it.
 
 mod csi;
 mod edits;

@@ -7,7 +7,7 @@ use std::path::Path;
 use sampan_sys::files::named;
 
 use super::folder::{Folder, is_mounted, is_nothing};
-use super::paths::{DEVICES, OF_CSI, PODS, Staging, Target, VOLUMES, staged_blocks};
+use super::paths::{DEVICES, OF_CSI, PODS, Staging, Target, VOLUMES, is_block, staged_blocks};
 use super::record::{FILE, MAX_FILE, Record};
 use crate::names::is_folder;
 
@@ -15,6 +15,9 @@ use crate::names::is_folder;
 pub(super) const MAX_TARGETS: usize = 1_024;
 /// Most entries of a folder.
 const MAX_NAMES: usize = 4_096;
+/// Most volumes of all pods that are looked at. Records that are written at once may each be the last one that is allowed;
+/// an error here would keep every volume mounted.
+const MAX_FOUND: usize = 2 * MAX_TARGETS;
 
 /// The record in this folder.
 ///
@@ -54,9 +57,15 @@ pub(super) fn write_target(root: &Path, target: &Target, record: &Record) -> io:
 /// Writes the record of a volume that is about to be staged, and makes its folder.
 ///
 /// # Errors
-/// The disk is full.
+/// The disk is full, or another block volume with this name is staged.
 pub(super) fn write_staging(root: &Path, staging: &Staging, record: &Record) -> io::Result<()> {
-    Folder::make(root, staging.folder())?.write(FILE, &record.written())?;
+    let folder = Folder::make(root, staging.folder())?;
+    let known = folder.read(FILE, MAX_FILE)?.and_then(|bytes| Record::read(&bytes).ok());
+    if known.is_some_and(|known| !known.is_of(&record.driver, &record.handle)) {
+        // A PersistentVolume that was deleted and made again while a pod had it. Its undoing would be lost.
+        return Err(io::Error::other("another volume of this name is staged, and must be unstaged first"));
+    }
+    folder.write(FILE, &record.written())?;
     // Not opened: something may be mounted there whose server does not answer.
     Folder::make(root, staging.parent())?.add(staging.name())
 }
@@ -78,8 +87,8 @@ pub(super) fn targets(root: &Path) -> io::Result<Vec<Target>> {
                     targets.push(target);
                 }
             }
-            if targets.len() > MAX_TARGETS {
-                return Err(io::Error::other(format!("more than {MAX_TARGETS} volumes of CSI drivers in pods")));
+            if targets.len() > MAX_FOUND {
+                return Err(io::Error::other(format!("more than {MAX_FOUND} volumes of CSI drivers in pods")));
             }
         }
     }
@@ -113,7 +122,7 @@ pub(super) fn is_used(root: &Path, driver: &str, handle: &str, except: &Target) 
 /// A record is damaged.
 pub(super) fn staged(root: &Path, driver: &str, handle: &str) -> io::Result<Vec<Staging>> {
     let blocks = names(root, &staged_blocks())?;
-    let blocks = blocks.iter().map(|name| Staging::new(driver, handle, name, true));
+    let blocks = blocks.iter().filter(|name| is_block(name)).map(|name| Staging::new(driver, handle, name, true));
     let mut staged = Vec::new();
     for staging in std::iter::once(Staging::new(driver, handle, "", false)).chain(blocks) {
         if read(root, staging.folder())?.is_some_and(|record| record.is_of(driver, handle)) {
@@ -199,93 +208,4 @@ fn forget(root: &Path, folder: &Path, levels: usize) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::os::unix::fs::symlink;
-
-    use super::*;
-
-    fn record(handle: &str) -> Record {
-        let text = str::to_owned;
-        let (driver, volume, node) = (text("d.x"), text("pv"), text("n"));
-        Record { driver, handle: text(handle), volume, node, inline: false, published: true }
-    }
-
-    fn target(pod: &str, block: bool) -> Target {
-        Target::new(pod, "pv", block).expect("names")
-    }
-
-    #[test]
-    fn volume_is_used_until_its_last_record_goes() {
-        let root = tempfile::tempdir().expect("temp dir");
-        let (a, b) = (target("a", false), target("b", true));
-        assert!(!is_used(root.path(), "d.x", "h", &a).expect("known"), "there is no folder yet");
-        for target in [&a, &b] {
-            write_target(root.path(), target, &record("h")).expect("written");
-        }
-        write_target(root.path(), &target("c", false), &record("other")).expect("written");
-        assert_eq!(read_target(root.path(), &a).expect("read"), Some(record("h")));
-        assert!(is_used(root.path(), "d.x", "h", &a).expect("known"), "by b");
-        assert!(!is_used(root.path(), "d.y", "h", &a).expect("known"), "another driver has it");
-        clear_target(root.path(), &b).expect("nothing is there");
-        forget_target(root.path(), &b).expect("removed");
-        assert!(!is_used(root.path(), "d.x", "h", &a).expect("known"));
-        assert!(!root.path().join("pods/b").exists(), "no empty folder is left");
-        forget_target(root.path(), &b).expect("it is removed");
-        assert!(root.path().join(a.folder()).join(FILE).exists());
-    }
-
-    #[test]
-    fn damaged_record_keeps_all_volumes_staged() {
-        let root = tempfile::tempdir().expect("temp dir");
-        write_target(root.path(), &target("a", false), &record("h")).expect("written");
-        std::fs::write(root.path().join(target("a", false).folder()).join(FILE), "{").expect("written");
-        let why = is_used(root.path(), "d.x", "h", &target("b", false)).expect_err("unknown").to_string();
-        assert!(why.contains("vol_data.json"), "{why}");
-        // What is no folder of ours is none of a pod.
-        std::fs::remove_dir_all(root.path().join("pods/a")).expect("removed");
-        symlink("/", root.path().join("pods/link")).expect("a link");
-        std::fs::write(root.path().join("pods/file"), "").expect("a file");
-        assert!(!is_used(root.path(), "d.x", "h", &target("b", false)).expect("known"));
-        let link = target("link", false);
-        assert!(write_target(root.path(), &link, &record("h")).is_err() && read_target(root.path(), &link).is_err());
-    }
-
-    #[test]
-    fn staged_volumes_are_found_and_removed() {
-        let root = tempfile::tempdir().expect("temp dir");
-        let mount = Staging::new("d.x", "h", "pv", false);
-        let blocks = [Staging::new("d.x", "h", "pv1", true), Staging::new("d.x", "h", "pv2", true)];
-        for staging in blocks.iter().chain([&mount]) {
-            write_staging(root.path(), staging, &record("h")).expect("written");
-        }
-        write_staging(root.path(), &Staging::new("d.x", "g", "pv3", true), &record("g")).expect("written");
-        assert_eq!(staged(root.path(), "d.x", "h").expect("read").len(), 3);
-        assert!(staged(root.path(), "d.x", "x").expect("read").is_empty());
-        assert!(mount.path(root.path()).is_dir());
-        // A driver may leave files where a block volume was staged; in a mounted one they would be the user's.
-        std::fs::write(blocks[0].path(root.path()).join("device"), "").expect("a file");
-        std::fs::write(mount.path(root.path()).join("data"), "").expect("a file");
-        remove_staging(root.path(), &blocks[0]).expect("removed");
-        assert!(remove_staging(root.path(), &mount).is_err());
-        assert_eq!(staged(root.path(), "d.x", "h").expect("read").len(), 2);
-        std::fs::remove_file(mount.path(root.path()).join("data")).expect("removed");
-        remove_staging(root.path(), &mount).expect("removed");
-        remove_staging(root.path(), &blocks[1]).expect("removed");
-        assert!(staged(root.path(), "d.x", "h").expect("read").is_empty());
-        assert_eq!(staged(root.path(), "d.x", "g").expect("read").len(), 1);
-    }
-
-    #[test]
-    fn volumes_of_a_node_have_a_limit() {
-        let root = tempfile::tempdir().expect("temp dir");
-        for pod in 0..MAX_TARGETS {
-            let folder = root.path().join(target(&format!("p{pod}"), false).folder());
-            std::fs::create_dir_all(&folder).expect("a folder");
-            std::fs::write(folder.join(FILE), record("h").written()).expect("written");
-        }
-        let why = write_target(root.path(), &target("new", false), &record("h")).expect_err("too many").to_string();
-        assert!(why.contains("1024 volumes"), "{why}");
-        write_target(root.path(), &target("p0", false), &record("h")).expect("it is there already");
-        assert_eq!(targets(root.path()).expect("within the limit").len(), MAX_TARGETS);
-    }
-}
+mod tests;

@@ -16,6 +16,8 @@ use crate::names::is_driver;
 const MAX_CALLS: usize = 8;
 /// Orders for a driver that are under way or wait.
 const MAX_ORDERS: usize = 256;
+/// Bytes of their attributes and secrets, which wait in memory; a single one may have more.
+const MAX_WAITING: usize = 8 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -26,6 +28,7 @@ pub(crate) struct Driver {
     pub(super) capabilities: Capabilities,
     pub(super) calls: Semaphore,
     orders: Cell<usize>,
+    waiting: Cell<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -57,8 +60,9 @@ impl Drivers {
     pub(super) fn register(&mut self, name: &str, place: Place, info: NodeInfo, capabilities: Capabilities) -> u64 {
         self.newest += 1;
         let (number, name) = (self.newest, name.to_owned());
-        let (calls, orders) = (Semaphore::new(MAX_CALLS), Cell::new(0));
-        let driver = Driver { name: name.clone(), number, place, info, capabilities, calls, orders };
+        let calls = Semaphore::new(MAX_CALLS);
+        let (orders, waiting) = (Cell::new(0), Cell::new(0));
+        let driver = Driver { name: name.clone(), number, place, info, capabilities, calls, orders, waiting };
         self.all.insert(name, Rc::new(driver));
         number
     }
@@ -98,23 +102,31 @@ impl Driver {
 
 /// An order for a driver, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Order(Rc<Driver>);
+pub(super) struct Order {
+    driver: Rc<Driver>,
+    bytes: usize,
+}
 
 impl Order {
+    /// `bytes`: what waits in memory with it.
+    ///
     /// # Errors
     /// There are too many; the daemon tries again.
-    pub(super) fn new(driver: Rc<Driver>) -> Result<Self, String> {
-        if driver.orders.get() >= MAX_ORDERS {
-            return Err(format!("more than {MAX_ORDERS} orders for the CSI driver {} at once", driver.name));
+    pub(super) fn new(driver: Rc<Driver>, bytes: usize) -> Result<Self, String> {
+        let (orders, waiting) = (driver.orders.get(), driver.waiting.get().saturating_add(bytes));
+        if orders >= MAX_ORDERS || (orders > 0 && bytes > 0 && waiting > MAX_WAITING) {
+            return Err(format!("too many orders for the CSI driver {} at once", driver.name));
         }
-        driver.orders.set(driver.orders.get() + 1);
-        Ok(Self(driver))
+        driver.orders.set(orders + 1);
+        driver.waiting.set(waiting);
+        Ok(Self { driver, bytes })
     }
 }
 
 impl Drop for Order {
     fn drop(&mut self) {
-        self.0.orders.set(self.0.orders.get().saturating_sub(1));
+        self.driver.orders.set(self.driver.orders.get().saturating_sub(1));
+        self.driver.waiting.set(self.driver.waiting.get().saturating_sub(self.bytes));
     }
 }
 
@@ -172,9 +184,15 @@ mod tests {
             assert!(admits(&drivers, "d0.x", version).is_err(), "{version}");
         }
         let driver = drivers.get("d0.x").expect("registered");
-        let orders: Vec<_> = (0..MAX_ORDERS).map(|_| Order::new(Rc::clone(&driver)).expect("there is room")).collect();
-        assert!(Order::new(Rc::clone(&driver)).is_err());
+        let order = |bytes| Order::new(Rc::clone(&driver), bytes);
+        let orders: Vec<_> = (0..MAX_ORDERS).map(|_| order(0).expect("there is room")).collect();
+        assert!(order(0).is_err());
         drop(orders);
-        assert!(Order::new(driver).is_ok());
+        let large = order(MAX_WAITING + 1).expect("the only one");
+        assert!(order(1).is_err() && order(0).is_ok(), "what undoes a volume has nothing with it");
+        drop(large);
+        let half = order(MAX_WAITING / 2).expect("there is room");
+        assert!(order(MAX_WAITING / 2).is_ok() && order(MAX_WAITING / 2 + 1).is_err());
+        drop(half);
     }
 }

@@ -29,6 +29,11 @@ pub(super) fn keep(shared: &Rc<Shared>, pods: Vec<String>) {
     spawn_local(search(Rc::clone(shared), number));
 }
 
+/// Undoes a volume that the search may have missed.
+pub(super) fn undo(shared: &Rc<Shared>, target: Target) {
+    spawn_local(undo_until_done(Rc::clone(shared), target, shared.csi.keeps.get()));
+}
+
 async fn search(shared: Rc<Shared>, number: u64) {
     let mut pause = PAUSE;
     while shared.csi.keeps.get() == number {

@@ -12,26 +12,41 @@ use sampan_plugins_control::{CsiMount, FromHelper};
 use super::call::{call, failed, on_disk};
 use super::drivers::Driver;
 use super::failure::Failure;
-use super::paths::Staging;
+use super::paths::{Staging, Target};
 use super::record::Record;
 use super::volume::Volume;
-use super::{again, disk, owner};
+use super::{again, disk, keep, owner};
 use crate::messages::csi::{Access, EXPAND, PUBLISH, Publish, STAGE, Stage, expand};
 use crate::shared::Shared;
 
 /// What became of it.
 pub(super) async fn mount(shared: &Rc<Shared>, id: u64, mount: CsiMount) -> FromHelper {
-    match carry_out(shared, mount).await {
+    let target = Target::new(&mount.pod.uid, &mount.volume, mount.block);
+    let connection = shared.connection();
+    let done = carry_out(shared, mount, connection).await;
+    // `Keep` may have come before the record.
+    if let Some(target) = target.ok().filter(|target| is_forgotten(shared, target, connection)) {
+        keep::undo(shared, target);
+    }
+    match done {
         Ok(path) => FromHelper::Mounted { id, path },
         Err(Failure { why, gone }) => FromHelper::Failed { id, why, gone },
     }
 }
 
-async fn carry_out(shared: &Rc<Shared>, mount: CsiMount) -> Result<String, Failure> {
+/// Whether the order has waited for longer than its daemon has lived, and the next one does not know the pod.
+fn is_forgotten(shared: &Shared, target: &Target, connection: u64) -> bool {
+    shared.connection() != connection && !shared.csi.kept.borrow().contains_key(&target.pod)
+}
+
+async fn carry_out(shared: &Rc<Shared>, mount: CsiMount, connection: u64) -> Result<String, Failure> {
     let volume = Volume::new(mount)?;
-    let _order = shared.csi.order(&volume.driver)?;
+    let _order = shared.csi.order(&volume.driver, volume.weight())?;
     let _target = shared.csi.turns.target(&volume.target).await;
     let _volume = shared.csi.turns.volume(&volume.driver, &volume.handle).await;
+    if is_forgotten(shared, &volume.target, connection) {
+        return Err("the pod has gone".to_owned().into());
+    }
     // It may have registered anew meanwhile.
     let driver = shared.csi.driver(&volume.driver)?;
     let staging = (driver.capabilities.stage && !volume.inline)

@@ -38,7 +38,7 @@ impl Target {
             let shown: String = wrong.chars().take(64).collect();
             return Err(format!("{shown:?} cannot be the name of a folder"));
         }
-        if block && [STAGING, PUBLISH].contains(&volume) {
+        if block && !is_block(volume) {
             return Err(format!("a block volume cannot have the name {volume:?}"));
         }
         Ok(Self { pod: pod.to_owned(), volume: volume.to_owned(), block })
@@ -109,6 +109,11 @@ impl Staging {
     pub(crate) fn path(&self, root: &Path) -> PathBuf {
         root.join(&self.parent).join(&self.name)
     }
+}
+
+/// Whether a block volume may have this name: two folders beside theirs have others.
+pub(super) fn is_block(volume: &str) -> bool {
+    ![STAGING, PUBLISH].contains(&volume)
 }
 
 /// Folder whose folders have the names of block volumes that are staged.

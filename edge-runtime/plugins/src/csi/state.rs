@@ -43,8 +43,8 @@ impl Csi {
         })
     }
 
-    /// Counts an order for a driver until it ends.
-    pub(super) fn order(&self, name: &str) -> Result<Order, Failure> {
-        Ok(Order::new(self.driver(name)?)?)
+    /// Counts an order for a driver, and the bytes that wait with it, until it ends.
+    pub(super) fn order(&self, name: &str, bytes: usize) -> Result<Order, Failure> {
+        Ok(Order::new(self.driver(name)?, bytes)?)
     }
 }

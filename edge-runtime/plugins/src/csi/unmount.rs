@@ -19,12 +19,11 @@ pub(super) async fn unmount(shared: &Rc<Shared>, id: u64, pod: &str, volume: &st
     let mut done = Ok(());
     // The daemon need not know the mode of a volume that has gone.
     for block in [false, true] {
-        match Target::new(pod, volume, block) {
-            Ok(target) if done.is_ok() => done = undo_target(shared, &target).await,
-            // No block volume has such a name.
-            Err(_) if block => {}
-            Err(why) => done = Err(why.into()),
-            Ok(_) => {}
+        // No volume has such a name. As a failure it would be repeated, and its pod would never go.
+        let Ok(target) = Target::new(pod, volume, block) else { continue };
+        done = undo_target(shared, &target).await;
+        if done.is_err() {
+            break;
         }
     }
     match done {
@@ -44,7 +43,7 @@ pub(super) async fn undo_target(shared: &Rc<Shared>, target: &Target) -> Result<
     let Some(record) = on_disk(shared, move |root| disk::read_target(root, &wanted)).await? else {
         return Ok(());
     };
-    let _order = csi.order(&record.driver)?;
+    let _order = csi.order(&record.driver, 0)?;
     let _volume = csi.turns.volume(&record.driver, &record.handle).await;
     let driver = csi.driver(&record.driver)?;
     csi.mounts.borrow_mut().remove(target);

@@ -110,6 +110,13 @@ impl Volume {
         })
     }
 
+    /// Bytes of all attributes and secrets.
+    pub(crate) fn weight(&self) -> usize {
+        let maps =
+            [&self.context, &self.pod_context, &self.publish_context, &self.stage_secrets, &self.publish_secrets];
+        maps.into_iter().flat_map(|map| map.iter()).map(|(key, value)| key.len() + value.len()).sum()
+    }
+
     /// How the volume is accessed, for a driver with these capabilities.
     pub(crate) fn access(&self, capabilities: Capabilities) -> Access {
         let group = self.fs_group.map(i64::from).filter(|_| capabilities.mount_group);

@@ -74,9 +74,23 @@ impl Node {
             connected = UnixStream::connect(&socket).ok();
             connected.is_some()
         });
-        let control = connected.unwrap();
+        self.helper = Some(Helper { _process: process, control: BufReader::new(connected.unwrap()) });
+        self.greet();
+    }
+
+    /// Another daemon calls at the same helper. These pods are kept.
+    pub(crate) fn reconnect(&mut self, kept: &[&str]) {
+        let control = UnixStream::connect(self.folder.path().join("plugins.sock")).unwrap();
+        self.helper.as_mut().unwrap().control = BufReader::new(control);
+        self.greet();
+        self.keep(kept);
+        self.say(&ToHelper::Ping {});
+        assert_eq!(self.answer(), FromHelper::Pong {}, "it knows which are kept");
+    }
+
+    fn greet(&mut self) {
+        let control = self.helper.as_mut().unwrap().control.get_mut();
         control.set_read_timeout(Some(PATIENCE)).unwrap();
-        self.helper = Some(Helper { _process: process, control: BufReader::new(control) });
         let settings = Settings {
             root: self.root.clone(),
             device_plugins: false,

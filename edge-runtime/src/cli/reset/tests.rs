@@ -53,6 +53,41 @@ fn sockets_of_the_helper_go_and_what_is_a_plugins_stays() {
 }
 
 #[test]
+fn volumes_of_drivers_are_unmounted_and_nothing_behind_a_link() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    unmount_volumes(&root.join("missing")).unwrap();
+    let place = |below: &str| {
+        let place = root.join(below);
+        std::fs::create_dir_all(&place).unwrap();
+        let flags = nix::mount::MsFlags::empty();
+        nix::mount::mount(Some("reset-test"), &place, Some("tmpfs"), flags, Some("size=4k")).unwrap();
+        place
+    };
+    place("own/pods/uid/volumes/kubernetes.io~csi/pv/mount");
+    place("own/plugins/kubernetes.io/csi/d.example.com/0a/globalmount");
+    let others = [place("own/plugins/d.example.com/data"), place("other/pods/uid/volumes/kubernetes.io~csi/pv/mount")];
+    std::fs::create_dir(root.join("linked")).unwrap();
+    std::os::unix::fs::symlink(root.join("other/pods"), root.join("linked/pods")).unwrap();
+    let [own, bind] = [root.join("own"), root.join("bound")];
+    std::fs::create_dir(&bind).unwrap();
+    let none = None::<&str>;
+    nix::mount::mount(Some(&bind), &bind, none, nix::mount::MsFlags::MS_BIND, none).unwrap();
+    assert!(files::mounts_below(&own).unwrap().len() == 3 && files::mounts_below(&bind).unwrap().len() == 1);
+    for node in ["own", "linked", "bound"] {
+        unmount_volumes(&root.join(node)).unwrap();
+    }
+    let left = files::mounts_below(&root).unwrap();
+    for other in &others {
+        assert!(files::unmount(other).unwrap());
+    }
+    assert_eq!(left, others);
+}
+
+#[test]
 fn helpers_of_this_node_are_known_by_their_arguments() {
     let paths = Paths::new(Path::new("/srv/node"));
     let is = |program: &str, line: &str| {

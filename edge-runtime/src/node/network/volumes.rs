@@ -6,12 +6,14 @@ use k8s_openapi::api::core::v1::Pod;
 use super::super::Node;
 use super::connecting::Connecting;
 use crate::launch::error::SandboxError;
-use crate::volume::{self, VolumeError};
+use crate::volume::{self, VolumeError, csi_kept};
 
 impl Node {
     /// Returns true if the pod waits for volumes; [`Answer::Volumes`](super::connecting::Answer::Volumes) ends that.
     pub(super) fn mount_volumes(&mut self, uid: &str, pod: &Pod) -> Result<bool, SandboxError> {
         if !self.cx.config.plugins.csi {
+            // The folders are empty after a reboot, and what a container writes there would be lost.
+            csi_kept::lose_paths(&self.cx.paths, uid)?;
             return Ok(false);
         }
         let volumes = self.launch.sandboxes.csi_volumes(pod, &self.cx.objects())?;

@@ -28,6 +28,8 @@ enum What {
     Repeat,
     /// A pod that is taken down waits for it.
     Unmount,
+    /// There is no such pod any more: the volume stays in use until it is unmounted.
+    Leave,
 }
 
 struct Order {
@@ -76,6 +78,15 @@ impl Volumes {
     /// Orders to mount a volume of a running pod again.
     fn repeat(&mut self, uid: &str, folder: &str, now: Mono) {
         self.push(uid, folder, What::Repeat, SET_UP, now);
+    }
+
+    /// Orders to unmount the volumes of pods that are not among these.
+    fn leave(&mut self, pods: &[String], now: Mono) {
+        for uid in self.kept.uids() {
+            if !pods.contains(&uid) {
+                self.kept.folders(&uid).iter().for_each(|folder| self.push(&uid, folder, What::Leave, TEAR_DOWN, now));
+            }
+        }
     }
 
     fn push(&mut self, uid: &str, folder: &str, what: What, verb: &'static str, due: Mono) {

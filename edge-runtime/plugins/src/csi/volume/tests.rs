@@ -51,6 +51,15 @@ fn text<'a>(map: &'a Map, key: &str) -> Option<&'a str> {
 }
 
 #[test]
+fn weight_is_that_of_attributes_and_secrets() {
+    let weight = |secret: Value| new(|mount| mount.publish_secret = secret).expect("valid").weight();
+    let attributes = "share/a".len();
+    // A publication has those of the pod, too.
+    assert_eq!(weight(Value::Null), 2 * attributes);
+    assert_eq!(weight(json!({"user": "YQ=="})), 2 * attributes + "usera".len());
+}
+
+#[test]
 fn access_modes_are_those_of_csi() {
     for (mode, without, with) in
         [("ReadWriteOnce", 1, 7), ("ReadOnlyMany", 3, 3), ("ReadWriteMany", 5, 5), ("ReadWriteOncePod", 1, 6)]

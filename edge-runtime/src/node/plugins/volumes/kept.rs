@@ -107,9 +107,4 @@ impl AllKept {
     pub(super) fn forget(&mut self, uid: &str) {
         self.0.remove(uid);
     }
-
-    /// Forgets pods that there are not.
-    pub(super) fn retain(&mut self, pods: &[String]) {
-        self.0.retain(|uid, _| pods.contains(uid));
-    }
 }

@@ -3,11 +3,12 @@
 use std::rc::Rc;
 
 use edge_protocol::message::Report;
-use sampan_plugins_control::ToHelper;
+use sampan_plugins_control::{MAX_LINE, ToHelper};
 use serde_json::Value;
 
 use super::super::SOON;
 use super::{AGAIN, Order, What};
+use crate::helper::lines::line;
 use crate::node::Node;
 use crate::node::network::connecting::Answer;
 use crate::pod::event::PodEvent;
@@ -30,7 +31,7 @@ impl Node {
             let Some(order) = self.plugins.volumes.orders.get(at) else { return };
             match self.volume_order(order, id) {
                 Ok(line) => {
-                    self.plugins.tell(&line);
+                    self.plugins.tell_line(line);
                     if let Some(order) = self.plugins.volumes.orders.get_mut(at) {
                         order.id = Some(id);
                     }
@@ -40,27 +41,32 @@ impl Node {
         }
     }
 
-    /// Tells the helper which pods there are: volumes of others go. Not while the store may not know all pods.
+    /// Tells the helper which pods there are: volumes of others are unmounted. Not while the store may not know all pods.
     fn sweep_volumes(&mut self) {
         if self.plugins.volumes.swept || self.cx.recovery.is_under_way() || !self.plugins.has_room() {
             return;
         }
         let pods = self.cx.pods.uids(|_| true);
-        self.plugins.volumes.kept.retain(&pods);
+        self.plugins.volumes.leave(&pods, self.cx.mono());
         self.plugins.tell(&ToHelper::Keep { pods });
         self.plugins.volumes.swept = true;
     }
 
-    /// Made when it is sent: with the Secrets and tokens of that moment.
-    fn volume_order(&self, order: &Order, id: u64) -> Result<ToHelper, VolumeError> {
-        if order.what == What::Unmount {
-            return Ok(ToHelper::Unmount { id, pod: order.uid.clone(), volume: order.folder.clone() });
+    /// The line for the helper, made when it is sent: with the Secrets and tokens of that moment.
+    fn volume_order(&self, order: &Order, id: u64) -> Result<Vec<u8>, VolumeError> {
+        if matches!(order.what, What::Unmount | What::Leave) {
+            return Ok(line(&ToHelper::Unmount { id, pod: order.uid.clone(), volume: order.folder.clone() }));
         }
         let Some(pod) = self.cx.pods.get(&order.uid).map(|entry| Rc::clone(&entry.pod)) else {
             return Err(order.failed("the pod is gone".to_owned()));
         };
         let mount = self.launch.sandboxes.csi_order(&pod, &order.folder, &self.cx.objects())?;
-        Ok(ToHelper::Mount { id, mount: Box::new(mount) })
+        let line = line(&ToHelper::Mount { id, mount: Box::new(mount) });
+        if line.len() > MAX_LINE {
+            // It would not be sent, and have no answer.
+            return Err(order.failed("its attributes, Secrets and tokens are too long together".to_owned()));
+        }
+        Ok(line)
     }
 
     /// A volume is mounted. An answer that nobody waits for changes nothing.
@@ -86,8 +92,8 @@ impl Node {
         let saved = self.plugins.volumes.kept.save(&self.cx.paths, &order.uid);
         let done = saved.map_err(|error| order.failed(error.to_string()));
         match (order.what, done) {
-            (What::Repeat, Ok(())) => {}
-            (What::Repeat, Err(error)) => log::warn!("pod {}: {error}", order.uid),
+            (What::Repeat | What::Leave, Ok(())) => {}
+            (What::Repeat | What::Leave, Err(error)) => log::warn!("pod {}: {error}", order.uid),
             (_, done) => self.connection_answered(&order.uid, Answer::Volumes(done)),
         }
     }
@@ -102,12 +108,13 @@ impl Node {
         true
     }
 
-    /// The step of the pod fails, and is repeated with its own back-off. The order of a running pod is repeated here.
+    /// The step of the pod fails, and is repeated with its own back-off. The order of a running pod is repeated here, and
+    /// that of a pod that is not there.
     fn volume_order_failed(&mut self, at: usize, error: VolumeError, is_gone: bool) {
         let now = self.cx.mono();
         let volumes = &mut self.plugins.volumes;
         let order = volumes.orders.swap_remove(at);
-        if order.what != What::Repeat {
+        if !matches!(order.what, What::Repeat | What::Leave) {
             volumes.orders.retain(|other| other.uid != order.uid);
             return self.connection_answered(&order.uid, Answer::Volumes(Err(error)));
         }
@@ -149,7 +156,7 @@ impl Node {
     pub(in crate::node) fn volumes_lost(&mut self) {
         (self.plugins.volumes.told, self.plugins.volumes.swept) = (false, false);
         for order in std::mem::take(&mut self.plugins.volumes.orders) {
-            if order.what != What::Repeat {
+            if !matches!(order.what, What::Repeat | What::Leave) {
                 let error = order.failed("edge-plugins has ended; it is started again".to_owned());
                 self.connection_answered(&order.uid, Answer::Volumes(Err(error)));
             }

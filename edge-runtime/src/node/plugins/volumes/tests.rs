@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use edge_protocol::message::{Object, ObjectDigest, ObjectKey, Report};
 use k8s_openapi::api::core::v1::Pod;
-use sampan_plugins_control::FromHelper;
+use sampan_plugins_control::{FromHelper, MAX_LINE};
 use serde_json::json;
 
 use super::super::tests;
@@ -129,6 +129,18 @@ fn failed_mount_fails_its_pod_alone() {
     assert_eq!(prepares_again(&mut bench, "a", &pod), None);
     says(&mut bench, FromHelper::Mounted { id: 3, path: "/mnt/v".to_owned() });
     assert!(matches!(bench.record("a").sandbox.state, SandboxState::Ready { .. }));
+}
+
+#[test]
+fn order_that_is_too_long_is_a_failure() {
+    let mut bench = bench();
+    let csi = json!({"driver": NAME, "volumeHandle": "vol-1", "volumeAttributes": {"a": "x".repeat(MAX_LINE)}});
+    let volume = json!({"name": "pvc-1", "spec": {"csi": csi, "claimRef": {"uid": "c1"}}});
+    let body = json!({"metadata": {"uid": "c1"}, "spec": {}, "volume": volume, "attachment": {"attached": true}});
+    put(&mut bench, "PersistentVolumeClaim", "ns", "disk", body);
+    assert_eq!(prepares(&mut bench, "a"), None);
+    assert!(failure(&bench, "a").1.ends_with("too long together"), "{:?}", failure(&bench, "a"));
+    assert!(bench.node.plugins.volumes.orders.is_empty() && bench.node.connecting.is_empty());
 }
 
 #[test]
@@ -266,7 +278,27 @@ fn restarted_daemon_finds_what_pods_have() {
     assert!(bench.node.plugins.volumes.kept.has("a") && !bench.node.plugins.volumes.swept);
     bench.node.cx.recovery = Default::default();
     bench.node.volumes_step();
-    assert!(!bench.node.plugins.volumes.kept.has("a") && bench.node.plugins.volumes.swept);
+    assert!(bench.node.plugins.volumes.swept);
+    assert_eq!(bench.node.plugins.volumes.kept.in_use(), [IN_USE], "it is still mounted: it must not be detached");
+    let last = bench.node.plugins.last;
+    failed(&mut bench, last, true);
+    assert_eq!(bench.node.plugins.volumes.orders.len(), 1, "the driver is away: the order is repeated");
+    bench.node.plugins.volumes.orders[0].id = Some(last);
+    says(&mut bench, FromHelper::Unmounted { id: last });
+    assert!(!bench.node.plugins.volumes.kept.has("a") && bench.node.plugins.volumes.orders.is_empty());
+    assert!(!bench.node.cx.paths.csi_volumes("a").exists());
+}
+
+#[test]
+fn new_sandbox_has_no_volume_from_before_a_switch_off() {
+    let mut bench = bench();
+    runs(&mut bench, "a");
+    switch(&mut bench, false);
+    let pod = Rc::clone(&bench.node.cx.pods.get("a").unwrap().pod);
+    let answer = prepares_again(&mut bench, "a", &pod);
+    assert!(matches!(answer, Some(PodEvent::SandboxFailed { .. })), "{answer:?}");
+    let kept = csi_kept::load(&bench.node.cx.paths, "a");
+    assert_eq!((kept.len(), kept[0].path.as_str()), (1, ""), "nobody mounts it, and it is unmounted one day");
 }
 
 #[test]
