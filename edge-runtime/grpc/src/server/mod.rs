@@ -129,3 +129,32 @@ async fn accept(listener: &UnixListener, door: &mut Door) -> io::Result<UnixStre
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::task::LocalSet;
+
+    use super::*;
+
+    #[test]
+    fn connection_without_requests_ends_unless_it_lasts() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        LocalSet::new().block_on(&runtime, async {
+            for (idle, ends) in [(Duration::from_millis(100), true), (LASTING, false)] {
+                let folder = tempfile::tempdir().expect("temp dir");
+                let path = folder.path().join("s.sock");
+                let listener = UnixListener::bind(&path).expect("a socket");
+                let (calls, _waiting) = mpsc::channel(1);
+                spawn_local(serve_with(listener, calls, idle));
+                let mut client = UnixStream::connect(&path).await.expect("it listens");
+                // The preface and empty settings.
+                let greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+                client.write_all(greeting).await.expect("it reads");
+                let mut heard = Vec::new();
+                let ended = timeout(Duration::from_secs(2), client.read_to_end(&mut heard)).await.is_ok();
+                assert!(ended == ends && !heard.is_empty(), "{idle:?}: {heard:?}");
+            }
+        });
+    }
+}
