@@ -98,6 +98,6 @@ fn unavailable(why: &str) -> Status {
 
 /// An error with its causes: hyper's own text does not name them.
 fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
+    let causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

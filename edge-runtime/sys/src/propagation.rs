@@ -89,7 +89,7 @@ mod tests {
             for _ in 0..2 {
                 make_shared(&folder).unwrap();
             }
-            assert_eq!(mounts_below(&folder).unwrap(), [folder.clone()]);
+            assert_eq!(mounts_below(&folder).unwrap(), std::slice::from_ref(&folder));
             let table = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
             assert_eq!(mount_of(&table, &folder), (folder.clone(), true));
             assert!(unmount(&folder).unwrap());

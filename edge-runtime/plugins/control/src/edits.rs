@@ -61,9 +61,11 @@ pub struct Number {
 
 /// Whether this is [`Edits`] as JSON: all fields are there and of their types. Others are ignored.
 pub fn are_edits(edits: &Value) -> bool {
-    let fields: [(&str, fn(&Value) -> bool); 4] =
-        [("env", is_pair), ("mounts", is_mount), ("devices", is_device_node), ("annotations", is_pair)];
-    edits.is_object() && fields.iter().all(|(field, is)| is_list(&edits[*field], *is))
+    edits.is_object()
+        && is_list(&edits["env"], is_pair)
+        && is_list(&edits["mounts"], is_mount)
+        && is_list(&edits["devices"], is_device_node)
+        && is_list(&edits["annotations"], is_pair)
 }
 
 fn is_list(list: &Value, is: fn(&Value) -> bool) -> bool {

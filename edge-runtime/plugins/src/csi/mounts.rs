@@ -100,7 +100,7 @@ mod tests {
         assert!(mounts.needs(&again, 2, true, after(1)), "with other secrets at once");
         assert!(mounts.due(after(89)).is_empty());
         let pod = ("again".to_owned(), "pv".to_owned());
-        assert_eq!(mounts.due(after(90)), [pod.clone()]);
+        assert_eq!(mounts.due(after(90)), std::slice::from_ref(&pod));
         assert!(mounts.due(after(179)).is_empty(), "the daemon may not answer");
         assert_eq!(mounts.due(after(180)), [pod]);
         mounts.published(&again, 1, true, after(200));
