@@ -52,8 +52,8 @@ pub(crate) struct Options {
 
 /// Serves until a signal.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    anyhow::ensure!(is_driver(&options.driver), "--driver {:?} is no name of a CSI driver", options.driver);
-    anyhow::ensure!(is_node_name(&options.node), "--node {:?} is no name of a node", options.node);
+    anyhow::ensure!(is_driver(&options.driver), "--driver {:?} is not a name of a CSI driver", options.driver);
+    anyhow::ensure!(is_node_name(&options.node), "--node {:?} is not a name of a node", options.node);
     let authorities = authorities("--bridge-ca", &options.bridge_ca)?;
     let place = format!("{}/csi/{}/{}", options.bridge, options.node, options.driver);
     let caller = Caller::new(authorities, place, options.token_file)?;
@@ -82,7 +82,7 @@ async fn serve(listener: UnixListener, caller: Rc<Caller>) -> anyhow::Result<()>
                 let answer = match is_path(&call.path) {
                     true => caller.call(&call.path, &call.message).await,
                     false => {
-                        Err(Status::new(Code::Unimplemented, format!("{} is no method of a controller", call.path)))
+                        Err(Status::new(Code::Unimplemented, format!("{} is not a method of a controller", call.path)))
                     }
                 };
                 // The client may have gone.

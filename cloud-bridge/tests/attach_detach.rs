@@ -218,7 +218,7 @@ async fn volume_is_not_attached_elsewhere_while_an_answer_is_missing() {
     let used = "Volume is already used by pod(s) first";
     until("the other pod waits", async || site.has_event("second", "FailedAttachVolume", used).await).await;
     assert_eq!(requested.load(Ordering::Relaxed), 1, "the first one may exist");
-    // It does not exist, and nobody needs it: the other node gets the volume.
+    // It does not exist, and no pod needs it: the other node gets the volume.
     site.delete("first").await;
     lost.store(false, Ordering::Relaxed);
     until("it is attached to the other node", async || site.has_attachment("m").await).await;

@@ -8,8 +8,8 @@ pub(super) const HEAD: usize = 5;
 /// Longest text of an error, bytes.
 const MAX_TEXT: usize = 4 << 10;
 
-/// Reads an answer with this status. One of the bridge itself is no answer of the driver: with UNAVAILABLE sidecars call
-/// again, also a node that does not know such calls yet.
+/// Reads an answer with this status. The driver answers with 200 only; other answers are the bridge's, and become
+/// UNAVAILABLE where sidecars should call again, also if the node does not know such calls yet.
 pub(super) fn read(status: StatusCode, body: &[u8]) -> Result<Vec<u8>, Status> {
     let code = match status {
         StatusCode::OK => return parse(body),
@@ -29,7 +29,7 @@ fn parse(body: &[u8]) -> Result<Vec<u8>, Status> {
     match whole {
         Some((Code::Ok, message)) => Ok(message.to_vec()),
         Some((code, why)) => Err(Status::new(code, cut(why))),
-        None => Err(Status::new(Code::Unavailable, "the answer did not come as a whole")),
+        None => Err(Status::new(Code::Unavailable, "the answer is incomplete")),
     }
 }
 

@@ -93,7 +93,7 @@ impl Caller {
 }
 
 fn unavailable(why: &str) -> Status {
-    Status::new(Code::Unavailable, format!("the bridge cannot be asked: {why}"))
+    Status::new(Code::Unavailable, format!("cannot reach the bridge: {why}"))
 }
 
 /// An error with its causes: hyper's own text does not name them.

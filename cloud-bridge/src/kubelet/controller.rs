@@ -96,7 +96,7 @@ async fn begin(bridge: &Bridge, asked: Asked, flow: &Flow, body: Incoming) -> Re
 async fn send(mut body: Incoming, sender: &dyn RecordSender) -> Result<(), BackendError> {
     let mut left = MOST;
     while let Some(frame) = body.frame().await {
-        let cut = |_| BackendError::BadRequest("the message did not come as a whole".to_owned());
+        let cut = |_| BackendError::BadRequest("the message is incomplete".to_owned());
         let Ok(data) = frame.map_err(cut)?.into_data() else { continue };
         let long = || BackendError::BadRequest(format!("the message is longer than {MOST} bytes"));
         left = left.checked_sub(data.len()).ok_or_else(long)?;
@@ -124,7 +124,7 @@ impl Answer {
     async fn next(mut self) -> Result<Option<(Bytes, Self)>, BackendError> {
         loop {
             let Some(record) = self.records.next().await else {
-                return Err(BackendError::Internal(format!("node {} ended an answer in the middle", self.node)));
+                return Err(BackendError::Internal(format!("node {} sent an incomplete answer", self.node)));
             };
             let Record { channel, data } = record?;
             let long = || BackendError::Internal(format!("node {} sent more than {MOST} bytes", self.node));

@@ -145,7 +145,7 @@ impl Forwarder {
         let problem = |why: String| {
             BackendError::Unavailable(format!("node {node} is connected to the bridge at {place}: {why}"))
         };
-        let made = request(node, place, parts, body).ok_or_else(|| problem("this is no address".to_owned()))?;
+        let made = request(node, place, parts, body).ok_or_else(|| problem("this is not an address".to_owned()))?;
         let tls = self.tls().map_err(|error| problem(error.to_string()))?;
         let late = |what: &str, limit: Duration| problem(format!("{what} within {} s", limit.as_secs()));
         let dial_within = self.patience.dial;

@@ -259,7 +259,7 @@ async fn claim_comes_with_its_attachment_driver_and_secret() {
     assert!(without.object("CSIDriver", "", &volume.driver).is_none());
     assert!(without.object("Secret", "kube-system", &volume.secret).is_none());
 
-    // Neither the bridge nor the API gives a node anything of a volume that none of its pods has.
+    // A node gets nothing of a volume that none of its pods has, from the bridge or from the API.
     hostile.linger(std::time::Duration::from_millis(300)).await;
     assert_eq!(hostile.held(), 0);
     let as_evil = cluster.clients.as_node(&evil);

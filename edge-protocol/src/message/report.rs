@@ -23,7 +23,7 @@ pub enum Report {
     MirrorGone { namespace: String, name: String, static_uid: String },
     /// Newest [`OrderStatus`](super::OrderStatus) of the job with this uid.
     Order { job: String, status: serde_json::Value },
-    /// CSI drivers of this node, at most [`MAX_CSI_DRIVERS`]; an empty list if there are none any more. Newest wins.
+    /// CSI drivers of this node, at most [`MAX_CSI_DRIVERS`]; an empty list when the last one has gone. Newest wins.
     /// Each is `{"name", "nodeID", "labels": {KEY: VALUE}, "allocatable": {"count": N}}`: `labels` are its topology.
     /// Both may be absent, and other fields are ignored. A node passes on what its helper says. Sent to any bridge: an
     /// older one refuses it.

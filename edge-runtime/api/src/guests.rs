@@ -1,5 +1,5 @@
-//! Pods' connections at once: all, from one address, and of one pod. A pod that has gone is disconnected. Where all
-//! places are taken, a connection without a known token gives way, then one without a request. No I/O.
+//! Pods' connections at once: all, from one address, and of one pod. A pod that has gone is disconnected. If all
+//! places are taken, a new connection replaces one without a known token, then one without a request. No I/O.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ struct Guest {
     task: Option<AbortHandle>,
     /// Uid of the pod whose token came last.
     pod: Option<String>,
-    /// It waits for another request. Whoever drives the connection sets this.
+    /// It waits for another request. The task of the connection sets this.
     is_idle: Rc<Cell<bool>>,
 }
 

@@ -217,7 +217,7 @@ fn idle_connections_of_pods_give_way() {
                 held.push(stream);
             }
         }
-        let mut new = node.connect(5).await.expect("an idle one gives way");
+        let mut new = node.connect(5).await.expect("it replaces an idle one");
         new.write_all(text("GET", "/metrics", "j.k.l", "").as_bytes()).await.expect("written");
         assert_eq!(Answer::read(&mut new).await.status, 404, "it is served");
         node.end().await;

@@ -50,7 +50,7 @@ impl<S: AsyncRead + Unpin> Lines<S> {
         }
     }
 
-    /// The stream, and what was read of it and is no line yet.
+    /// Returns the stream, and the bytes that were read after the last whole line.
     pub fn into_parts(self) -> (S, Vec<u8>) {
         (self.stream, self.splitter.into_rest())
     }

@@ -41,7 +41,7 @@ pub fn queue(most: usize, longest: usize) -> (Teller, Waiting) {
 }
 
 impl Teller {
-    /// Adds a message as one line of JSON. Returns false if there is no room: the caller does not read, or has gone.
+    /// Adds a message as one line of JSON. Returns false if the queue is full: the caller does not read, or has gone.
     #[must_use]
     pub fn tell(&self, message: &impl Serialize) -> bool {
         serde_json::to_vec(message).is_ok_and(|line| self.tell_line(line))
@@ -50,7 +50,7 @@ impl Teller {
     fn tell_line(&self, mut line: Vec<u8>) -> bool {
         if line.len() > self.longest {
             // The caller would end the connection, and again every one after it.
-            log::error!("a line of {} bytes is not said", line.len());
+            log::error!("a line of {} bytes is too long to send: dropped", line.len());
             return true;
         }
         line.push(b'\n');

@@ -81,7 +81,7 @@ impl Listening {
             match self.listener.accept().await {
                 Ok((stream, _)) => return stream,
                 Err(error) => {
-                    log::warn!("no caller can be taken: {error}");
+                    log::warn!("cannot accept callers: {error}");
                     sleep(PAUSE).await;
                 }
             }

@@ -1,5 +1,5 @@
 //! Registrations at the kubelet's socket, in a file beside the socket of the helper. Plugins that watch only their own
-//! socket register once; another helper of the same boot calls them at theirs. The file is in memory: each registration
+//! socket register once; another helper of the same boot calls them at that socket. The file is in memory: each registration
 //! is a `RegisterRequest` in field 1.
 
 use std::fs::File;
@@ -16,7 +16,7 @@ use crate::wire::{Writer, fields};
 /// Longest file, bytes: [`MAX_RESOURCES`] registrations with the longest names.
 const MAX_FILE: u64 = 64 << 10;
 
-/// The registrations in the file. What is no registration is left out.
+/// The registrations in the file. Malformed ones are left out.
 pub(crate) fn read(file: &Path) -> Vec<Register> {
     let mut bytes = Vec::new();
     let read = File::open(file).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
@@ -25,7 +25,7 @@ pub(crate) fn read(file: &Path) -> Vec<Register> {
     found.take(MAX_RESOURCES).collect()
 }
 
-/// Replaces the file. One that cannot be written is no reason to refuse a plugin.
+/// Replaces the file. If it cannot be written, the log says so, and the plugin is registered all the same.
 pub(crate) fn write<'a>(file: &Path, all: impl Iterator<Item = &'a Registration>) {
     let bytes = all.fold(Writer::default(), |bytes, registration| bytes.message(1, message(registration))).finish();
     warn(file, replace(file, &bytes, false));

@@ -21,7 +21,7 @@ const EACH: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Plugins<C, T> {
     plugins: VecMap<String, Plugin<C, T>>,
-    /// By resource, what the daemon knows.
+    /// What the daemon knows, by resource.
     told: VecMap<String, Told>,
     newest: u64,
 }

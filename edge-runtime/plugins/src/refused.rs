@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(refused.news(), Some(vec!["a: x".to_owned()]));
         assert!(refused.remove("a") && !refused.remove("a"));
         assert_eq!(refused.add("a", "x"), Some("x"));
-        assert_eq!(refused.news(), None, "nobody has seen it accepted");
+        assert_eq!(refused.news(), None, "its acceptance was never reported");
         refused.begin();
         assert_eq!(refused.news(), Some(vec!["a: x".to_owned()]));
     }

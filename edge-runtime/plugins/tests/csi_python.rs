@@ -190,7 +190,7 @@ fn volumes_of_pods_that_have_gone_are_undone() {
         node.keep(&[]);
         until("that of a as well", || node.is_clean());
     }
-    // A pod that comes right behind is no pod that has gone.
+    // A pod that comes right after the list does not count as gone.
     node.keep(&[]);
     node.mounted(volume("c"));
     std::thread::sleep(std::time::Duration::from_millis(700));
@@ -199,7 +199,7 @@ fn volumes_of_pods_that_have_gone_are_undone() {
 }
 
 #[test]
-fn order_of_an_earlier_daemon_mounts_nothing_in_a_pod_that_has_gone() {
+fn order_of_an_earlier_daemon_mounts_nothing_in_a_gone_pod() {
     if !is_root() {
         return;
     }
@@ -367,7 +367,7 @@ fn link_in_the_folder_of_pods_leads_nowhere() {
         wanted.volume = name.to_owned();
         node.mount(wanted);
         assert!(node.failed().0.contains("cannot be the name of a folder"), "{pod} {name}");
-        // Nor is anything to be undone: the pod must be able to go.
+        // There is nothing to undo, so the pod can go.
         node.say(&ToHelper::Unmount { id: 99, pod: pod.to_owned(), volume: name.to_owned() });
         assert_eq!(node.answer(), FromHelper::Unmounted { id: 99 }, "{pod} {name}");
     }

@@ -251,8 +251,8 @@ fn unmount_below(path: &Path) -> Result<(), CliError> {
     unmount_in(&path)
 }
 
-/// Unmounts volumes of CSI drivers, in pods and where they are staged: nobody is left who would tell the drivers. Their records
-/// stay, by which a later `edge-plugins` tells them. As `kubeadm reset`.
+/// Unmounts volumes of CSI drivers, in pods and where they are staged, like `kubeadm reset`. `edge-plugins` does not run and
+/// cannot tell the drivers. The records stay, so that it tells them when it runs again.
 fn unmount_volumes(root: &Path) -> Result<(), CliError> {
     // A driver may have made links in it: they are not followed.
     let Some(root) = files::unless_missing(root.canonicalize()).map_err(files::named(root))? else { return Ok(()) };

@@ -34,7 +34,7 @@ const LONGEST: u64 = 1 << 20;
 /// The file as it is.
 ///
 /// # Errors
-/// It cannot be read, is no regular file, or is too long.
+/// It cannot be read, is not a regular file, or is too long.
 pub fn read_text(file: &Path) -> io::Result<String> {
     sampan_file::read_text(file, LONGEST)
 }

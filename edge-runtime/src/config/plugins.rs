@@ -72,7 +72,7 @@ impl PluginsConfig {
             return Err(wrong("plugins.cdi-folders", format!("has more than {MOST_FOLDERS} folders")));
         }
         if let Some(path) = self.csi_controllers.values().find(|path| !self.is_inside(path)) {
-            return Err(wrong("plugins.csi-controllers", format!("{path:?} is no path below plugins.root")));
+            return Err(wrong("plugins.csi-controllers", format!("{path:?} is not a path below plugins.root")));
         }
         if self.csi_controllers.len() > MAX_DRIVERS {
             return Err(wrong("plugins.csi-controllers", format!("has more than {MAX_DRIVERS} drivers")));

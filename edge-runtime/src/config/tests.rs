@@ -74,7 +74,7 @@ fn wrong_values_name_their_key() {
         ("plugins: {root: kubelet}", "plugins.root: \"kubelet\" is no absolute path of a folder without '..'"),
         ("plugins: {cdi-folders: [/etc/../x]}", "plugins.cdi-folders"),
         ("plugins: {csi-controllers: {d.x: /run/docker.sock}}", "plugins.csi-controllers"),
-        ("plugins: {csi-controllers: {d.x: /var/lib/kubelet}}", "is no path below plugins.root"),
+        ("plugins: {csi-controllers: {d.x: /var/lib/kubelet}}", "is not a path below plugins.root"),
         ("plugins: {csi-controllers: {d.x: /var/lib/kubelet/../x}}", "plugins.csi-controllers"),
         ("plugins: {root: /srv, csi-controllers: {d.x: /var/lib/kubelet/a}}", "plugins.csi-controllers"),
         ("plugins: {device-plugin: true}", "device-plugin"),

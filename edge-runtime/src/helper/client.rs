@@ -61,7 +61,7 @@ impl Heard<Vec<u8>> {
     /// Parses the line, if it is one.
     ///
     /// # Errors
-    /// It is no message of the helper.
+    /// It is not a message of the helper.
     pub fn read<L: DeserializeOwned>(self) -> io::Result<Heard<L>> {
         Ok(match self {
             Self::Up(connection) => Heard::Up(connection),
@@ -72,7 +72,7 @@ impl Heard<Vec<u8>> {
     }
 }
 
-/// Makes the caller's news of an event. With an error the line is no message of the helper, and the connection ends.
+/// Makes the caller's news of an event. An error means that the line is not a message of the helper, and ends the connection.
 type Read<N> = fn(Heard<Vec<u8>>) -> io::Result<N>;
 
 /// A line with its end, and for which connection.
@@ -229,7 +229,7 @@ impl<N> Kept<N> {
 
     async fn hear(&self, event: Heard<Vec<u8>>) -> io::Result<()> {
         let news = (self.read)(event)?;
-        // Nobody receives it any more only when the process ends.
+        // The receiver goes only when the process ends.
         drop(self.news.send(news).await);
         Ok(())
     }

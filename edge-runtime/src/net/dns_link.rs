@@ -63,7 +63,7 @@ fn these(v4: IpAddr, v6: IpAddr) -> Vec<IpAddr> {
     if sysctl::without_ipv6().is_some() { vec![v4] } else { vec![v4, v6] }
 }
 
-/// The same as [`ensure`] for the addresses of the local API.
+/// Does what [`ensure`] does, for the addresses of the local API.
 ///
 /// # Errors
 /// The kernel refuses.

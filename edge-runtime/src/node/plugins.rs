@@ -49,8 +49,8 @@ pub(super) struct Plugins {
     connection: Option<u64>,
     /// Containers whose start waits for the helper.
     starts: Vec<Start>,
-    /// Orders of allocations that have not been answered, and their resources. Those that nobody waits for any more count,
-    /// too: the plugin is at work.
+    /// Orders of allocations that have not been answered, and their resources. An order counts until its answer comes, also if
+    /// its container has gone: the plugin is at work.
     ordered: Vec<(u64, String)>,
     answers: VecDeque<Vec<u8>>,
     /// What the helper cannot do, as it has said last.

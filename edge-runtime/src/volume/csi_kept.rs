@@ -39,7 +39,7 @@ pub(super) fn path(paths: &Paths, uid: &str, folder: &str) -> Option<PathBuf> {
     Some(found.path.into())
 }
 
-/// Forgets where the volumes of a pod are mounted, and not which there are: nobody mounts them again.
+/// Forgets where the volumes of a pod are mounted, but not which volumes it has: they are not mounted again.
 ///
 /// # Errors
 /// The disk is full.
@@ -52,7 +52,7 @@ pub fn lose_paths(paths: &Paths, uid: &str) -> io::Result<()> {
     save(paths, uid, &volumes)
 }
 
-/// Writes the volumes of a pod, durably; without any there is no file.
+/// Writes the volumes of a pod, durably; a pod without volumes has no file.
 ///
 /// # Errors
 /// The disk is full.

@@ -81,7 +81,7 @@ fn sidecar_in_the_cluster_calls_a_controller_on_a_node() {
     std::fs::write(site.cluster.folder().join(NAME).join("fail"), "CreateVolume").expect("written");
     assert_eq!(call(&socket, CREATE, VOLUME), "INTERNAL", "the driver's own code");
 
-    // Rights to one driver are none to another, and none to a node's part of this one.
+    // The right to a driver does not include another driver, or the node service of the same driver.
     let (_other, others) = proxy(&site, &bridge, OTHER);
     assert_eq!(call(&others, PROBE, ""), "PERMISSION_DENIED");
     assert_eq!(call(&socket, "/csi.v1.Node/NodeUnpublishVolume", ""), "UNIMPLEMENTED");

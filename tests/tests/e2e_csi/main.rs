@@ -290,7 +290,7 @@ fn driver_that_hangs_holds_its_own_pods_alone() {
     site.driver().release();
     site.kubectl().wait_ready("held");
 
-    // Nor does one that is away: the pod ends when it is back.
+    // A driver that is away does not delay other pods either: the pod ends when the driver is back.
     site.driver = None;
     let _ = site.kubectl().ok(&["delete", "pod", "held", "--wait=false"]);
     site.delete("plain");

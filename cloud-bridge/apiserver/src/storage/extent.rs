@@ -29,7 +29,7 @@ impl Walked {
         self.bytes = self.bytes.saturating_add(ROW);
     }
 
-    /// For an object that is read and not looked at.
+    /// Counts an object that is read and not looked at.
     pub(super) fn read(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
     }

@@ -165,7 +165,7 @@ struct Changes<'a> {
     /// Name of the last row, and the number of its rows so far.
     name: ObjectKey,
     seen: u32,
-    /// Nothing more is to be known of this name.
+    /// The rows of this name that are left are skipped.
     is_done: bool,
 }
 

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn end_of_an_attachment_of_a_shared_volume_concerns_its_node_alone() {
+    fn end_of_a_shared_volumes_attachment_marks_only_its_node() {
         let mut state = State::default();
         state.volume("pv", Some(Volume { shared: true, ..volume() }));
         let on = |node: &str| Attachment { node: node.into(), volume: "pv".into(), ..Attachment::default() };

@@ -110,7 +110,7 @@ impl Capacities {
         self.all.keys()
     }
 
-    /// Whether the capacity of a driver is to be considered.
+    /// Whether the scheduler considers the capacity of a driver.
     pub(super) fn are_checked_for(&self, driver: &str) -> bool {
         self.drivers.contains(driver)
     }

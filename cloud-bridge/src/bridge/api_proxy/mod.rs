@@ -98,8 +98,8 @@ async fn ask(
     answer.map_err(|why| Refusal::unavailable(format!("the bridge cannot reach the API: {why}")))
 }
 
-/// Maximum time until the next bytes of a body of which so many have come in this time. A byte now and then would hold
-/// memory and a place of the node otherwise.
+/// Maximum time until the next bytes of a body; `bytes` have come in the time `passed`. Without it, a byte now and then
+/// would hold memory and a place of the node.
 fn body_patience(bytes: usize, passed: Duration) -> Duration {
     let more = u64::try_from(bytes / WHOLE.1).unwrap_or(u64::MAX);
     SILENCE.min(WHOLE.0.saturating_add(Duration::from_secs(more)).saturating_sub(passed))

@@ -57,7 +57,7 @@ impl SlimAttachment {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Name of its PersistentVolume; empty if it has none.
+    /// Name of its PersistentVolume; empty without one.
     pub(super) fn volume(&self) -> &str {
         self.spec.source.volume.as_deref().unwrap_or_default()
     }
@@ -66,8 +66,8 @@ impl SlimAttachment {
         self.status.attached
     }
 
-    /// What a node needs of its status, as JSON text; `None` if it is neither attached nor has failed. An attachment
-    /// that is being deleted counts as none (K8s pkg/volume/csi/csi_attacher.go, `verifyAttachmentStatus`). The time of
+    /// What a node needs of its status, as JSON text; `None` until it is attached or has failed. An attachment
+    /// that is being deleted counts as not attached (K8s pkg/volume/csi/csi_attacher.go, `verifyAttachmentStatus`). The time of
     /// an error, which changes with each attempt, is left out.
     pub(super) fn status(&self) -> Option<String> {
         if self.metadata.deletion_timestamp.is_some() {

@@ -68,7 +68,7 @@ fn labels_are_for_pods_that_ask_for_some() {
 }
 
 #[test]
-fn g27_everything_in_the_api_that_a_static_pod_could_name_is_seen() {
+fn g27_every_reference_that_a_static_pod_could_have_is_seen() {
     let container = |field: &str, value: Value| json!({"containers": [{"name": "c", field: value}]});
     let volume = |source: Value| json!({"volumes": [source]});
     let projected = |source: Value| volume(json!({"name": "v", "projected": {"sources": [source]}}));

@@ -65,10 +65,10 @@ impl Drivers {
         let name = item["name"].as_str().unwrap_or_default();
         if name.len() > LONGEST_NAME || !dns_subdomain(&name.to_lowercase()).is_empty() {
             let shown: String = name.chars().take(LONGEST_NAME).collect();
-            return Err(format!("{shown:?} is no name of a driver"));
+            return Err(format!("{shown:?} is not a name of a driver"));
         }
         if self.entries.contains_key(name) {
-            return Err(format!("driver {name} is there twice"));
+            return Err(format!("driver {name} is listed twice"));
         }
         let id = item["nodeID"].as_str().unwrap_or_default();
         if id.is_empty() || id.len() > LONGEST_ID || id.chars().any(char::is_control) {
@@ -93,12 +93,12 @@ impl Drivers {
         let all = match topology {
             Value::Null => return Ok(labels),
             Value::Object(all) if all.len() <= MOST_KEYS => all,
-            _ => return Err(format!("driver {name}: its topology is no object of at most {MOST_KEYS} keys")),
+            _ => return Err(format!("driver {name}: its topology is not an object of at most {MOST_KEYS} keys")),
         };
         for (key, value) in all {
             let short = |value: &&str| key.len() <= LONGEST_LABEL.0 && value.len() <= LONGEST_LABEL.1;
             let Some(value) = value.as_str().filter(short) else {
-                return Err(format!("driver {name}: a topology key or its value is too long, or no text"));
+                return Err(format!("driver {name}: a topology key or its value is too long, or not text"));
             };
             if let Some(problem) = node_labels::problem(key, value) {
                 return Err(format!("driver {name}: {problem}"));

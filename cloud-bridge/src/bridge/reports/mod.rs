@@ -79,7 +79,7 @@ pub(super) struct Reports {
     metadata: Mutex<Option<u64>>,
     /// The node's object as last reported, as text: parsed, it takes six times the memory, for every idle node.
     newest_node: Mutex<Option<Box<str>>>,
-    /// The node's CSI drivers as last reported, as text; none if it has none.
+    /// The node's CSI drivers as last reported, as text; `None` without a driver.
     newest_drivers: Mutex<Option<Box<str>>>,
     /// Held while the node's object is written: a write of it again must not land after a newer report.
     node_turn: tokio::sync::Mutex<()>,

@@ -54,7 +54,7 @@ fn of_drivers(drivers: &Value) -> Result<(), String> {
             length if length > LONGEST_DRIVERS => Err(format!("drivers of {length} bytes")),
             _ => Ok(()),
         },
-        _ => Err("drivers is no list of objects".to_owned()),
+        _ => Err("drivers is not a list of objects".to_owned()),
     }
 }
 

@@ -34,9 +34,9 @@ use super::Status;
 const CONNECTIONS: usize = 256;
 /// Calls that are handed over and not answered, of all connections.
 const FLIGHTS: usize = 32;
-/// Without a complete request. Clients make another connection when they need one.
+/// Maximum time without a complete request. Clients make another connection when they need one.
 const IDLE: Duration = Duration::from_secs(120);
-/// The same for clients that end with their connection.
+/// Maximum time without a complete request for clients that end with their connection.
 const LASTING: Duration = Duration::from_secs(365 * 86_400);
 /// Pause when no connection can be accepted: without free descriptors, or without a free place.
 const PAUSE: Duration = Duration::from_millis(200);

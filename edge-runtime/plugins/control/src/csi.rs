@@ -48,7 +48,7 @@ pub struct CsiMount {
     pub attachment: Value,
     /// `data` of the Secret `nodeStageSecretRef`, in Base64 as in the object, or null.
     pub stage_secret: Value,
-    /// As `stage_secret`, of `nodePublishSecretRef`.
+    /// `data` of the Secret `nodePublishSecretRef`, like `stage_secret`.
     pub publish_secret: Value,
     /// Tokens by audience, `{"AUDIENCE":{"token":…,"expirationTimestamp":…}}`, or null.
     pub tokens: Value,

@@ -37,8 +37,8 @@
 //! the file system's state, see `docs/csi.md`: the daemon may repeat each of their orders at any time.
 //!
 //! Answers come in any order, at the latest after some minutes; the one to `Mount` of a volume with fsGroup and millions of
-//! files within an hour. The daemon has one `Allocate` for a resource under way at a time, also if nobody waits for its
-//! answer any more: a plugin that hangs has no queue. An order whose connection ends has no answer; the daemon repeats
+//! files within an hour. The daemon has one `Allocate` for a resource under way at a time, also if no container waits for
+//! its answer any more: a plugin that hangs has no queue. An order whose connection ends has no answer; the daemon repeats
 //! it.
 
 mod csi;
@@ -124,7 +124,7 @@ pub enum ToHelper {
 pub enum FromHelper {
     /// First line to a daemon.
     Hello { version: u32 },
-    /// All devices of a resource, whenever its plugin lists them anew: sorted by id, each once.
+    /// All devices of a resource, each time its plugin lists them: sorted by id, each once.
     Devices { resource: String, all: Vec<Device> },
     /// The plugin of this resource has gone: its devices cannot be allocated. If it does not come back within some
     /// minutes, the resource is to be removed from the node; the daemon keeps that time.

@@ -29,7 +29,7 @@ pub(super) async fn call_at(place: &Place, method: &str, message: &[u8]) -> Resu
 /// Calls a method of a driver when it has room for one more.
 ///
 /// # Errors
-/// As [`call_at`].
+/// The errors of [`call_at`].
 pub(super) async fn call(driver: &Driver, method: &str, message: &[u8]) -> Result<Vec<u8>, Status> {
     let _permit = driver.calls.acquire().await;
     call_at(&driver.place, method, message).await

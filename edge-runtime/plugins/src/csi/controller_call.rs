@@ -12,7 +12,7 @@ const MAX_METHOD: usize = 64;
 /// Driver and path of a first line, without its line feed.
 ///
 /// # Errors
-/// UNIMPLEMENTED: it is no call of a controller.
+/// UNIMPLEMENTED: it does not call a method of a controller.
 pub(super) fn parse(head: &[u8]) -> Result<(&str, &str), Status> {
     let parsed = std::str::from_utf8(head).ok().and_then(|head| head.split_once(' '));
     let parsed = parsed.filter(|(_, path)| is_path(path));

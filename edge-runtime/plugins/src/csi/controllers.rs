@@ -75,7 +75,7 @@ async fn accept(shared: Rc<Shared>, listener: UnixListener) {
                 });
             }
             Err(error) => {
-                log::warn!("no call of a CSI driver's controller can be taken: {error}");
+                log::warn!("cannot accept calls for controllers of CSI drivers: {error}");
                 sleep(PAUSE).await;
             }
         }
@@ -89,7 +89,7 @@ async fn serve(shared: &Shared, controllers: &Controllers, stream: UnixStream) {
     let bytes = written(answer);
     // Without an end of its own the connection ends here, whether the daemon has read or not.
     if !matches!(timeout(DEADLINE, write.write_all(&bytes)).await, Ok(Ok(()))) {
-        log::debug!("the answer of a CSI driver's controller was not taken");
+        log::debug!("the caller did not read the answer of a CSI driver's controller");
     }
 }
 
@@ -125,5 +125,5 @@ async fn message(read: &mut BufReader<OwnedReadHalf>) -> Result<Vec<u8>, Status>
 }
 
 fn broken(error: io::Error) -> Status {
-    Status::new(Code::Unavailable, format!("the call did not come as a whole: {error}"))
+    Status::new(Code::Unavailable, format!("the call is incomplete: {error}"))
 }

@@ -36,7 +36,7 @@ pub(super) fn read(root: &Path, folder: &Path) -> io::Result<Option<Record>> {
 /// The record of a pod's volume.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub(super) fn read_target(root: &Path, target: &Target) -> io::Result<Option<Record>> {
     read(root, &target.folder())
 }
@@ -153,10 +153,10 @@ pub(super) fn clear_target(root: &Path, target: &Target) -> io::Result<()> {
     clear(root, &target.parent(), target.name(), false)
 }
 
-/// As [`clear_target`], for one that is unstaged; removes its record as well.
+/// Removes what a driver has left of a volume that it has unstaged, and its record.
 ///
 /// # Errors
-/// As [`clear_target`].
+/// It is still mounted, or files are in it.
 pub(super) fn remove_staging(root: &Path, staging: &Staging) -> io::Result<()> {
     let is_block = staging.folder() != staging.parent();
     clear(root, staging.parent(), staging.name(), is_block)?;
@@ -199,7 +199,7 @@ fn forget(root: &Path, folder: &Path, levels: usize) -> io::Result<()> {
         let (Some(parent), Some(name)) = (folder.parent(), folder.file_name().and_then(|name| name.to_str())) else {
             break;
         };
-        // One that is not empty stays, and is no error.
+        // A folder that is not empty stays.
         if Folder::open(root, parent).and_then(|parent| parent.remove(name)).is_err() {
             break;
         }

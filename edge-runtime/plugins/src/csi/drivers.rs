@@ -48,7 +48,7 @@ impl Drivers {
         }
         // Versions 0.x had other services, and the kubelet takes none later than 1.x.
         if !versions.iter().any(|version| version.split('.').next() == Some("1")) {
-            return Err(format!("the CSI driver {name} supports no version 1 of CSI: [{}]", versions.join(" ")));
+            return Err(format!("the CSI driver {name} does not support version 1 of CSI: [{}]", versions.join(" ")));
         }
         if !self.all.contains_key(name) && self.all.len() >= MAX_DRIVERS {
             return Err(format!("there are {MAX_DRIVERS} CSI drivers already"));

@@ -1,5 +1,5 @@
-//! Folders below the root, opened one after the other: no link on the way is followed, whoever has made it. The root
-//! itself is the administrator's.
+//! Folders below the root, opened one after the other: links below the root are never followed. The root itself may be
+//! one: it is the administrator's.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
@@ -30,10 +30,10 @@ impl Folder {
         Self::walk(root, below, false)
     }
 
-    /// As [`Folder::open`]; makes what is missing, for root alone. New names are on the medium when this returns.
+    /// Opens the folder and makes what is missing, for root alone. New names are on the medium when this returns.
     ///
     /// # Errors
-    /// As [`Folder::open`], or a folder cannot be made.
+    /// A folder on the way is a link, not a folder, or cannot be made; names it.
     pub(super) fn make(root: &Path, below: &Path) -> io::Result<Self> {
         Self::walk(root, below, true)
     }
@@ -89,14 +89,14 @@ impl Folder {
     /// Content of a file; `None` if it is missing.
     ///
     /// # Errors
-    /// It is no regular file, longer than `most`, or cannot be read.
+    /// It is not a regular file, longer than `most`, or cannot be read.
     pub(super) fn read(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
         let read = || {
             let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
             let file = File::from(openat(&self.opened, name, flags, Mode::empty())?);
             let found = file.metadata()?;
             if !found.is_file() || found.len() > most {
-                return Err(io::Error::other(format!("it is no file of up to {most} bytes")));
+                return Err(io::Error::other(format!("it is not a file of up to {most} bytes")));
             }
             let mut bytes = Vec::new();
             file.take(most).read_to_end(&mut bytes)?;
@@ -170,7 +170,7 @@ fn no_folder(errno: Errno) -> io::Error {
     if errno == Errno::ELOOP { Errno::ENOTDIR } else { errno }.into()
 }
 
-/// Whether an entry is not there, or is no folder and so is not ours.
+/// Whether an entry is missing or not a folder: this process makes only folders.
 pub(super) fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(folder.read("missing", 1).expect("no error"), None);
         folder.write("file", b"12").expect("written");
         assert!(folder.read("file", 1).is_err_and(|error| error.to_string().contains("up to 1 bytes")));
-        assert!(folder.read("c", 100).is_err(), "a folder is no file");
+        assert!(folder.read("c", 100).is_err(), "a folder is not a file");
         let mut names = folder.names(2).expect("two");
         names.sort();
         assert_eq!(names, ["c", "file"]);

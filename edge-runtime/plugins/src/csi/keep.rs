@@ -1,5 +1,5 @@
 //! Order: undo the volumes of pods that have gone while the daemon or this process was away. Has no answer: what fails is
-//! tried again here, until the daemon names the pods anew.
+//! tried again here, until the daemon names the pods again.
 
 use std::rc::Rc;
 use std::time::Duration;

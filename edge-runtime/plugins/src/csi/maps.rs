@@ -21,7 +21,7 @@ pub(super) fn texts(object: &Value, what: &str) -> Result<Map, String> {
 /// `data` of a Secret: texts in Base64. Values never come into a message.
 ///
 /// # Errors
-/// As [`texts`]; a value that is no UTF-8 cannot be passed to a driver.
+/// The errors of [`texts`]; or a value is not UTF-8, and cannot be passed to a driver.
 pub(super) fn secret(data: &Value, what: &str) -> Result<Map, String> {
     read(data, what, |value| String::from_utf8(STANDARD.decode(value).ok()?).ok())
 }
@@ -30,13 +30,13 @@ fn read(object: &Value, what: &str, value_of: impl Fn(&str) -> Option<String>) -
     if object.is_null() {
         return Ok(Map::new());
     }
-    let object = object.as_object().ok_or_else(|| format!("{what} is no object"))?;
+    let object = object.as_object().ok_or_else(|| format!("{what} is not an object"))?;
     if object.len() > MAX_ENTRIES {
         return Err(format!("{what} has more than {MAX_ENTRIES} entries"));
     }
     let (mut map, mut bytes) = (Map::new(), 0_usize);
     for (key, value) in object {
-        let value = value.as_str().and_then(&value_of).ok_or_else(|| format!("a value of {what} is no text"))?;
+        let value = value.as_str().and_then(&value_of).ok_or_else(|| format!("a value of {what} is not text"))?;
         bytes = bytes.saturating_add(key.len()).saturating_add(value.len());
         if bytes > MAX_BYTES {
             return Err(format!("{what} has more than {MAX_BYTES} bytes"));
@@ -81,7 +81,7 @@ mod tests {
             assert!(texts(&wrong, "volumeAttributes").is_err_and(|why| why.contains("volumeAttributes")), "{wrong}");
         }
         assert!(secret(&json!({"a": "?"}), "x").is_err(), "no Base64");
-        assert_eq!(secret(&json!({"a": "/w=="}), "x"), Err("a value of x is no text".to_owned()), "no UTF-8");
+        assert_eq!(secret(&json!({"a": "/w=="}), "x"), Err("a value of x is not text".to_owned()), "not UTF-8");
         let many: serde_json::Map<String, Value> = (0..=MAX_ENTRIES).map(|key| (key.to_string(), "".into())).collect();
         assert!(texts(&Value::Object(many), "x").is_err_and(|why| why.contains("256 entries")));
         let long = json!({"a": "v".repeat(MAX_BYTES)});

@@ -47,7 +47,7 @@ async fn carry_out(shared: &Rc<Shared>, mount: CsiMount, connection: u64) -> Res
     if is_forgotten(shared, &volume.target, connection) {
         return Err("the pod has gone".to_owned().into());
     }
-    // It may have registered anew meanwhile.
+    // The driver may have registered again meanwhile.
     let driver = shared.csi.driver(&volume.driver)?;
     let staging = (driver.capabilities.stage && !volume.inline)
         .then(|| Staging::new(&volume.driver, &volume.handle, &volume.target.volume, volume.target.block));

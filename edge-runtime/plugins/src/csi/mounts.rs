@@ -10,7 +10,7 @@ use super::paths::Target;
 /// Between two publications for `requiresRepublish`, about as the kubelet's `podsUpdate` interval has it.
 const REPUBLISH: Duration = Duration::from_secs(90);
 
-/// By pod and volume.
+/// Published volumes by pod and volume.
 #[derive(Debug, Default)]
 pub(super) struct Mounts(VecMap<(String, String), Mounted>);
 

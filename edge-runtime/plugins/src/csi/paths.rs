@@ -72,7 +72,7 @@ impl Target {
 /// Where a volume is staged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Staging {
-    /// Of its record.
+    /// Folder of its record.
     folder: PathBuf,
     parent: PathBuf,
     name: String,
@@ -111,7 +111,7 @@ impl Staging {
     }
 }
 
-/// Whether a block volume may have this name: two folders beside theirs have others.
+/// Whether a block volume may have this name: two folders beside those of block volumes have the other names.
 pub(super) fn is_block(volume: &str) -> bool {
     ![STAGING, PUBLISH].contains(&volume)
 }
@@ -164,7 +164,7 @@ mod tests {
             assert!(Target::new(name, "pv", false).is_err() && Target::new("uid", name, false).is_err(), "{name:?}");
         }
         assert!(Target::new("uid", "staging", true).is_err() && Target::new("uid", "publish", true).is_err());
-        // A handle is no name, but hashed.
+        // A handle may be no valid name: it is hashed.
         let long = "../".repeat(1_365);
         let staging = Staging::new("d.x", &long, "pv", false);
         assert_eq!(staging.folder().components().count(), 5);

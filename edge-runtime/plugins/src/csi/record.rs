@@ -61,10 +61,12 @@ impl Record {
         record.to_string().into_bytes()
     }
 
+    /// Parses a record.
+    ///
     /// # Errors
-    /// It is none; the text says so.
+    /// The text says what is wrong with it.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
-        let record: Value = serde_json::from_slice(bytes).map_err(|error| format!("no record of a volume: {error}"))?;
+        let record: Value = serde_json::from_slice(bytes).map_err(|error| format!("not a volume record: {error}"))?;
         let text = |key: &str| record[key].as_str().unwrap_or_default().to_owned();
         let read = Self {
             driver: text("driverName"),
@@ -75,7 +77,7 @@ impl Record {
             published: record[UNPUBLISHED] != "true",
         };
         match read.driver.is_empty() || read.handle.is_empty() {
-            true => Err("no record of a volume: driverName or volumeHandle is missing".to_owned()),
+            true => Err("not a volume record: driverName or volumeHandle is missing".to_owned()),
             false => Ok(read),
         }
     }

@@ -1,4 +1,4 @@
-//! State of this process: all of it is found again in the file system, or learned anew.
+//! State of this process: after a restart all of it is found in the file system, or learned again.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;

@@ -28,7 +28,7 @@ impl Turns {
     async fn take(&self, key: String) -> Turn {
         let lock = {
             let mut locks = self.0.borrow_mut();
-            // Those that nobody has or waits for.
+            // Forget locks that no order has or waits for.
             locks.retain(|_, lock| Arc::strong_count(lock) > 1);
             Arc::clone(locks.get_or_insert_with(key, Arc::default))
         };

@@ -42,7 +42,7 @@ pub(crate) struct Volume {
     pub(crate) target: Target,
     pub(crate) inline: bool,
     pub(crate) read_only: bool,
-    /// For staging; a publication gets those of the pod as well.
+    /// Attributes for staging; a publication gets those of the pod as well.
     pub(crate) context: Map,
     pub(crate) pod_context: Map,
     pub(crate) publish_context: Map,
@@ -228,7 +228,7 @@ fn options(options: Vec<String>) -> Result<Vec<String>, String> {
 }
 
 fn fs_group(group: Option<i64>) -> Result<Option<u32>, String> {
-    group.map(u32::try_from).transpose().map_err(|_| "fsGroup is no number of a group".to_owned())
+    group.map(u32::try_from).transpose().map_err(|_| "fsGroup is not a number of a group".to_owned())
 }
 
 #[cfg(test)]

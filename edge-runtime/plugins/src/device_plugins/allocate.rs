@@ -16,8 +16,9 @@ use crate::{cdi, edits};
 
 /// Timeout for a preference: without one devices are chosen as well.
 const HINT: Duration = Duration::from_secs(10);
-/// Timeout for an allocation: a plugin may reset its device or load firmware first. The kubelet has none, and admits no pod
-/// meanwhile (K8s pkg/kubelet/cm/devicemanager/endpoint.go, `allocate`); here containers for the same plugin wait alone.
+/// Timeout for an allocation: a plugin may reset its device or load firmware first. The kubelet waits without end, and
+/// admits no pod meanwhile (K8s pkg/kubelet/cm/devicemanager/endpoint.go, `allocate`); here only containers for the same
+/// plugin wait.
 const DEADLINE: Duration = Duration::from_secs(120);
 /// Until the end of a plugin's list of devices is known, when a call of it has failed.
 const MOMENT: Duration = Duration::from_millis(300);

@@ -46,7 +46,7 @@ impl NodeInfo {
         for field in within(message)? {
             match field.map_err(malformed)? {
                 (1, value) => value.text().map_err(malformed)?.clone_into(&mut info.id),
-                // As the kubelet's `nodeinfomanager`: zero and less are no limit.
+                // Zero and less mean no limit, as in the kubelet's `nodeinfomanager`.
                 (2, value) => {
                     let count = value.signed().map_err(malformed)?;
                     info.count = (count > 0).then(|| count.min(i64::from(i32::MAX)));
@@ -74,7 +74,7 @@ fn segments(topology: Value<'_>, all: &mut Map) -> Result<(), String> {
             }
         }
         if !is_label_key(key) || !is_label_value(value) {
-            return Err("a topology segment is no label of a Node".to_owned());
+            return Err("a topology segment cannot be a label of a Node".to_owned());
         }
         all.insert(key.to_owned(), value.to_owned());
         if all.len() > MAX_TOPOLOGY {

@@ -54,7 +54,7 @@ impl Register {
         Ok(register)
     }
 
-    /// As a plugin writes it.
+    /// Returns the message as a plugin writes it.
     pub(crate) fn write(&self) -> Writer {
         let options = Writer::default().flag(1, self.options.pre_start).flag(2, self.options.preferred);
         Writer::default().text(1, &self.version).text(2, &self.endpoint).text(3, &self.resource).message(4, options)

@@ -19,7 +19,7 @@ use crate::python::packages;
 const PATIENCE: Duration = Duration::from_secs(60);
 const MOMENT: Duration = Duration::from_millis(10);
 pub(crate) const DRIVER: &str = "bind.example.com";
-/// A handle is no name of a file.
+/// A handle need not be a valid file name.
 pub(crate) const HANDLE: &str = "../../pool/volume 1 \u{fc}";
 pub(crate) const VOLUME: &str = "pv-1";
 
@@ -116,12 +116,12 @@ impl Node {
         stream
     }
 
-    /// As `kill -9`.
+    /// Kills the helper, like `kill -9`.
     pub(crate) fn kill(&mut self) {
         self.helper.take().unwrap();
     }
 
-    /// Another helper, once it knows so many drivers. These pods are kept.
+    /// Starts another helper, has it keep these pods, and waits until it knows this number of drivers.
     pub(crate) fn restart(&mut self, kept: &[&str], drivers: usize) {
         self.start_helper();
         self.keep(kept);
@@ -158,7 +158,7 @@ impl Node {
         }
     }
 
-    /// Waits until the helper knows so many drivers.
+    /// Waits until the helper knows this number of drivers.
     pub(crate) fn drivers(&mut self, count: usize) -> Value {
         loop {
             if let FromHelper::Drivers { drivers } = self.hear()
@@ -196,7 +196,7 @@ impl Node {
         assert_eq!(self.answer(), FromHelper::Unmounted { id });
     }
 
-    /// Why the order that is under way has failed, and whether for want of its driver.
+    /// Why the order that is under way has failed, and whether its driver is away.
     pub(crate) fn failed(&mut self) -> (String, bool) {
         match self.answer() {
             FromHelper::Failed { why, gone, .. } => (why, gone),

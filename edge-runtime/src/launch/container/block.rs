@@ -32,7 +32,7 @@ pub(super) fn devices(
         };
         let mut device = HostDevice::at(&volume.path).map_err(named(&volume.path))?;
         if !device.block {
-            return Err(named(&volume.path)(io::Error::other("is no block device")).into());
+            return Err(named(&volume.path)(io::Error::other("is not a block device")).into());
         }
         device.path = target.to_owned();
         if user.uid != 0 {
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(refused("disk", "xvda", "/dev/null"), "error DevicePath `xvda` must be an absolute path");
         let unknown = refused("other", "/dev/xvda", "/dev/null");
         assert_eq!(unknown, "cannot find volume \"other\" to pass into container \"c\"");
-        assert_eq!(refused("disk", "/dev/xvda", "/dev/null"), "/dev/null: is no block device");
+        assert_eq!(refused("disk", "/dev/xvda", "/dev/null"), "/dev/null: is not a block device");
         assert_eq!(refused("disk", "/dev/xvda", "/etc/passwd"), "/etc/passwd: is no device");
     }
 

@@ -43,7 +43,7 @@ pub struct Plugins {
 
 #[derive(Debug, Default)]
 struct Resource {
-    /// As its plugin has listed them last.
+    /// The list that its plugin has sent last.
     devices: Vec<Device>,
     /// Since when it has no plugin.
     gone: Option<Mono>,
@@ -109,7 +109,7 @@ impl Plugins {
         }
         let file = paths.plugin_resources();
         if let Err(error) = replace(&file, text.as_bytes(), true).map_err(named(&file)) {
-            log::warn!("names of resources of plugins are not kept: {error}");
+            log::warn!("cannot keep the names of resources of plugins: {error}");
             self.unsaved = true;
         }
     }

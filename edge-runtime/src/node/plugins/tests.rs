@@ -185,7 +185,7 @@ fn stop_ends_the_wait() {
     start(&mut bench, "b");
     assert_eq!((bench.node.plugins.last, bench.node.plugins.starts.len()), (2, 1));
     says(&mut bench, FromHelper::Failed { id: 2, why: "no".to_owned(), gone: false });
-    assert_eq!(bench.node.plugins.last, 3, "nobody waited for that answer");
+    assert_eq!(bench.node.plugins.last, 3, "no container waited for that answer");
     allocated(&mut bench, 3, "0", false);
     assert_eq!(ids(&bench, "b"), ["0"]);
 }

@@ -28,7 +28,7 @@ enum What {
     Repeat,
     /// A pod that is taken down waits for it.
     Unmount,
-    /// There is no such pod any more: the volume stays in use until it is unmounted.
+    /// Its pod has gone: the volume stays in use until it is unmounted.
     Leave,
 }
 

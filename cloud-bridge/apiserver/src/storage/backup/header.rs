@@ -16,7 +16,7 @@ const APPLICATION_AT: usize = 68;
 /// The first bytes of a file, fewer if it is shorter, and its length.
 ///
 /// # Errors
-/// It cannot be read, or is no regular file.
+/// It cannot be read, or is not a regular file.
 pub(super) fn head(path: &Path) -> io::Result<(Vec<u8>, u64)> {
     let file = sampan_file::open(path)?;
     let length = file.metadata()?.len();

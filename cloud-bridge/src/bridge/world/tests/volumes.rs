@@ -84,7 +84,7 @@ fn a_list_waits_for_what_volumes_name() {
     assert_eq!(words(&world.object_present(secret("s"))), ["set a s s1", "set a p uid-p", "listed a 1"]);
 }
 
-/// Neither the claim nor the Secret of its volume goes to a node before the API has allowed it in that one's name.
+/// A node gets the claim and the Secret of its volume only after the API has allowed it in the name of that node.
 #[test]
 fn g27_secret_of_a_volume_is_for_nodes_that_may_read_it() {
     let (data, stage) = (key("PersistentVolumeClaim", "data"), Kind::Secret.key("vault", "s"));

@@ -41,7 +41,7 @@ fn damaged_record_keeps_all_volumes_staged() {
     std::fs::write(root.path().join(target("a", false).folder()).join(FILE), "{").expect("written");
     let why = is_used(root.path(), "d.x", "h", &target("b", false)).expect_err("unknown").to_string();
     assert!(why.contains("vol_data.json"), "{why}");
-    // What is no folder of ours is none of a pod.
+    // Links and files in `pods` do not count as pods.
     std::fs::remove_dir_all(root.path().join("pods/a")).expect("removed");
     symlink("/", root.path().join("pods/link")).expect("a link");
     std::fs::write(root.path().join("pods/file"), "").expect("a file");
@@ -64,7 +64,7 @@ fn staged_volumes_are_found_and_removed() {
     assert!(why.is_err_and(|why| why.to_string().contains("another volume of this name")));
     assert_eq!(staged(root.path(), "d.x", "h").expect("read").len(), 3, "its record stays");
     assert!(staged(root.path(), "d.x", "x").expect("read").is_empty());
-    // Where the block volume `data` is staged is no folder of a record: what is in it is the driver's.
+    // The folder where the block volume `data` is staged belongs to the driver, and holds no record.
     let foreign = Staging::new("d.x", "x", "data", true).path(root.path());
     std::fs::create_dir_all(&foreign).expect("a folder");
     std::fs::write(foreign.join(FILE), record("x").written()).expect("written");

@@ -182,6 +182,6 @@ fn hostile_volumes_are_refused() {
     for (number, change) in changes.into_iter().enumerate() {
         assert!(new(change).is_err(), "{number}");
     }
-    let long = new(|mount| mount.handle = "/".repeat(MAX_HANDLE)).expect("a handle is no path");
+    let long = new(|mount| mount.handle = "/".repeat(MAX_HANDLE)).expect("a handle is not a path");
     assert_eq!(long.handle.len(), MAX_HANDLE);
 }

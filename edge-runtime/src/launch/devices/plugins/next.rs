@@ -164,7 +164,7 @@ impl Plugins {
     }
 
     /// Whether a container that runs has devices of this resource that are in no file, because the file was damaged. Which
-    /// these are is not known, so none is free. A pod without a file has none: it ran before plugins were switched on. The
+    /// these are is not known, so none is free. A pod without a file has no device: it ran before plugins were switched on. The
     /// kubelet goes on without its checkpoint in both cases, and allocates all devices again (K8s manager.go, `Start`).
     fn has_unknown_holder(&self, resource: &str, pods: &[Admitted<'_>]) -> bool {
         pods.iter().filter(|(pod, _)| self.kept.is_damaged(uid(pod))).any(|(pod, record)| {

@@ -69,7 +69,7 @@ impl Node {
         Ok(line)
     }
 
-    /// A volume is mounted. An answer that nobody waits for changes nothing.
+    /// A volume is mounted. An answer to a forgotten order changes nothing.
     pub(in crate::node) fn volume_mounted(&mut self, id: u64, path: &str) {
         let Some(order) = self.plugins.volumes.take(id) else { return };
         self.plugins.volumes.kept.mounted(&order.uid, &order.folder, path);
@@ -98,7 +98,7 @@ impl Node {
         }
     }
 
-    /// An order has failed. Returns false if it is none of a volume. `is_gone`: its driver is away.
+    /// An order has failed. Returns false if it is not an order of a volume. `is_gone`: its driver is away.
     pub(in crate::node) fn volume_failed(&mut self, id: u64, why: &str, is_gone: bool) -> bool {
         let Some(at) = self.plugins.volumes.sent_as(id) else { return false };
         if let Some(order) = self.plugins.volumes.orders.get(at) {
@@ -163,7 +163,7 @@ impl Node {
         }
     }
 
-    /// A driver has come or gone. The empty list of a helper that has just started is no news: drivers are about to be found.
+    /// A driver has come or gone. The empty list of a helper that has just started is ignored: drivers are about to be found.
     pub(in crate::node) fn drivers_changed(&mut self, drivers: Value) -> Result<(), StoreError> {
         let volumes = &mut self.plugins.volumes;
         let is_first = !volumes.told && drivers.as_array().is_none_or(Vec::is_empty);

@@ -298,7 +298,7 @@ fn new_sandbox_has_no_volume_from_before_a_switch_off() {
     let answer = prepares_again(&mut bench, "a", &pod);
     assert!(matches!(answer, Some(PodEvent::SandboxFailed { .. })), "{answer:?}");
     let kept = csi_kept::load(&bench.node.cx.paths, "a");
-    assert_eq!((kept.len(), kept[0].path.as_str()), (1, ""), "nobody mounts it, and it is unmounted one day");
+    assert_eq!((kept.len(), kept[0].path.as_str()), (1, ""), "it is not mounted again, and is unmounted one day");
 }
 
 #[test]
