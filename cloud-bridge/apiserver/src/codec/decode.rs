@@ -144,6 +144,8 @@ pub(crate) fn quantities(value: &mut Value) {
         Value::Object(fields) => {
             for (key, inner) in fields.iter_mut() {
                 match key.as_str() {
+                    // `allocatable` of a driver in a CSINode is a count.
+                    "drivers" => {}
                     // One amount in a CSIStorageCapacity.
                     "capacity" if inner.is_number() => number(inner),
                     "limits" | "requests" | "capacity" | "allocatable" | "overhead" | "allocatedResources" => {
