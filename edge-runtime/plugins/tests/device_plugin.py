@@ -89,7 +89,7 @@ class Plugin(grpc.GenericRpcHandler):
             try:
                 call(wrong, timeout=20)
             except grpc.RpcError as error:
-                assert 'Supported version is "v1beta1"' in error.details(), error
+                assert 'Supported version is ["v1beta1"]' in error.details(), error
             else:
                 raise AssertionError("a wrong version was taken")
 

@@ -221,7 +221,7 @@ impl Controller {
             Some(why) => {
                 let pause = self.failed.get(&done.node).map_or(AGAIN.0, |(_, pause)| (*pause * 2).min(AGAIN.1));
                 log::info!("attachments of node {}: {why}; next attempt in {} s", done.node, pause.as_secs());
-                self.failed.insert(done.node, (Some(Instant::now() + pause), pause));
+                self.failed.insert(done.node, (Instant::now().checked_add(pause), pause));
             }
         }
     }

@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(of(json!({"persistentVolumeName": ""})), [path, path]);
         assert_eq!(of(json!({"persistentVolumeName": "A"})), [path]);
         let path = "spec.source.inlineVolumeSpec";
-        assert_eq!(of(json!({"inlineVolumeSpec": {}})), [format!("{path}.csi"), format!("{path}.accessModes")]);
+        assert_eq!(of(json!({"inlineVolumeSpec": {}})), [&format!("{path}.csi"), &format!("{path}.accessModes"), path]);
         let wrong = json!({"spec": {"attacher": "", "nodeName": "", "source": {"persistentVolumeName": "pv"}}});
         assert_eq!(fields(validate(&wrong)), ["spec.attacher", "spec.nodeName"]);
     }
