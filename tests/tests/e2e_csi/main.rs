@@ -254,8 +254,7 @@ fn board_without_a_cloud_mounts_its_volumes_again() {
     site.node.start();
     // Its driver comes later than the node, which has mounts of its own since the power cut.
     std::thread::sleep(Duration::from_secs(3));
-    let lock = std::fs::read_to_string(site.node.root().join("run/edge-runtime/daemon.lock")).expect("it runs");
-    let pid = lock.trim().parse().expect("a number");
+    let pid = site.node.daemon.as_ref().expect("it was started").pid();
     site.driver = Some(Driver::start_beside(pid, &folder, NAME));
     until(SOON, "a start without a cloud", || match site.driver().file("disk", "starts").as_str() {
         "first\nfirst\n" => Ok(()),
