@@ -13,13 +13,12 @@ use apimachinery::user::UserInfo;
 use clap::Args;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
-use crate::accept::client::{self, Client, Held, held};
-use crate::accept::{self, Busy, Gate};
+use crate::accept::client::{Client, Held, held};
+use crate::accept::{Busy, Gate};
 use crate::bridge::Bridge;
+use crate::https_port::HttpsPort;
 use crate::info;
 use crate::kubelet::auth::{Denied, Reviewer};
 use crate::kubelet::body::{Body, text};
@@ -27,8 +26,6 @@ use crate::kubelet::controller::{self, Asked, DEADLINE};
 use crate::kubelet::forward::Forwarder;
 use crate::listen;
 use crate::pki::authority::Authority;
-use crate::pki::serving::Serving;
-use crate::pki::tls;
 
 /// Where calls of controllers of CSI drivers are taken.
 #[derive(Debug, Clone, Default, Args)]
@@ -76,26 +73,12 @@ pub async fn serve(
     gate: Arc<Gate>,
 ) -> anyhow::Result<Infallible> {
     let Some(listener) = listener else { return std::future::pending().await };
-    let serving = Serving::new(Arc::clone(authority), names)?;
-    let tls = TlsAcceptor::from(tls::lasting_config(&serving, &[], &[b"http/1.1"])?);
+    let port = HttpsPort::new(authority, names, &[], &[b"http/1.1"])?;
     log::info!("calls of controllers of CSI drivers are taken at {}", listener.local_addr()?);
     let (reviewer, forwarder) = (Reviewer::new(client), Forwarder::new(Arc::clone(authority)));
     let served = Arc::new(Served { bridge: bridge.clone(), reviewer, forwarder });
-    let accepting = accept::each(listener, Arc::clone(&gate), "port of CSI", move |socket, peer, arrival| {
-        let (tls, served) = (tls.clone(), Arc::clone(&served));
-        let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
-        async move {
-            let caller = Arc::clone(&client);
-            let handler = move |_: Option<&CertificateDer<'_>>| {
-                move |request| answer(Arc::clone(&served), Arc::clone(&caller), request)
-            };
-            client::serve(socket, tls, client, handler).await
-        }
-    });
-    tokio::select! {
-        never = accepting => match never {},
-        () = serving.keep_fresh() => std::future::pending().await,
-    }
+    let answer = move |client, _, request| answer(Arc::clone(&served), client, request);
+    match port.serve(listener, gate, "port of CSI", answer).await {}
 }
 
 async fn answer(

@@ -11,6 +11,7 @@
 //! | [`rules`] | requests over HTTPS that rules lead to nodes |
 //! | [`page`] | the page that shows people their nodes |
 //! | [`page_link`] | login links for it |
+//! | `https_port` | ports over HTTPS with certificates that are renewed: those of [`csi`], [`rules`] and [`page`], and that of other bridges |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | `standalone`, [`serve`] | wiring of the two ways to run |
@@ -47,6 +48,7 @@ pub mod csi;
 mod csi_proxy;
 mod doctor;
 pub mod flags;
+mod https_port;
 pub mod info;
 mod invitation;
 #[cfg(feature = "standalone")]

@@ -8,22 +8,19 @@ use apimachinery::flow::Flow;
 use apimachinery::panics;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 use super::body::{Body, text};
 use super::controller::{self, Asked};
 use super::replica::{self, NotABridge};
 use super::server;
-use crate::accept::client::{self, Client, Held, held};
-use crate::accept::{self, Busy, Gate};
+use crate::accept::client::{Client, Held, held};
+use crate::accept::{Busy, Gate};
 use crate::bridge::Bridge;
+use crate::https_port::HttpsPort;
 use crate::pki::authority::Authority;
 use crate::pki::clock;
 use crate::pki::identity::Holder;
-use crate::pki::serving::Serving;
-use crate::pki::tls;
 
 /// Serves forever; does nothing without a port. `names`: the names under which other bridges reach it.
 ///
@@ -37,25 +34,10 @@ pub async fn serve(
     gate: Arc<Gate>,
 ) -> anyhow::Result<Infallible> {
     let Some(listener) = listener else { return std::future::pending().await };
-    let serving = Serving::new(Arc::clone(authority), names)?;
-    let tls = TlsAcceptor::from(tls::lasting_config(&serving, &authority.trusted(), &[b"http/1.1"])?);
+    let port = HttpsPort::new(authority, names, &authority.trusted(), &[b"http/1.1"])?;
     log::info!("requests of other bridges are taken at {}", listener.local_addr()?);
-    let accepting = accept::each(listener, Arc::clone(&gate), "port of other bridges", move |socket, peer, arrival| {
-        let (tls, bridge) = (tls.clone(), bridge.clone());
-        let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
-        async move {
-            let caller = Arc::clone(&client);
-            let handler = move |certificate: Option<&CertificateDer<'_>>| {
-                let holder = certificate.and_then(Holder::of);
-                move |request| answer(bridge.clone(), Arc::clone(&caller), holder.clone(), request)
-            };
-            client::serve(socket, tls, client, handler).await
-        }
-    });
-    tokio::select! {
-        never = accepting => match never {},
-        () = serving.keep_fresh() => std::future::pending().await,
-    }
+    let answer = move |client, holder, request| answer(bridge.clone(), client, holder, request);
+    match port.serve(listener, gate, "port of other bridges", answer).await {}
 }
 
 async fn answer(

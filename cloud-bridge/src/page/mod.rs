@@ -34,19 +34,16 @@ use bytes::Bytes;
 use clap::Args;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
-use crate::accept::client::{self, Client, Held, held};
-use crate::accept::{self, Busy, Gate};
+use crate::accept::client::{Client, Held, held};
+use crate::accept::{Busy, Gate};
 use crate::bridge::{Bridge, PodsSeen};
+use crate::https_port::HttpsPort;
 use crate::info;
 use crate::listen;
 use crate::pki::authority::Authority;
 use crate::pki::identity::Holder;
-use crate::pki::serving::Serving;
-use crate::pki::tls;
 use apimachinery::flow::Flow;
 use apimachinery::panics;
 use apimachinery::user::UserInfo;
@@ -128,28 +125,15 @@ pub async fn serve(
     gate: Arc<Gate>,
 ) -> anyhow::Result<Infallible> {
     let Some(page) = page else { return std::future::pending().await };
-    let serving = Serving::new(Arc::clone(authority), names)?;
-    let tls = TlsAcceptor::from(tls::lasting_config(&serving, &authority.trusted(), &[b"h2", b"http/1.1"])?);
+    let port = HttpsPort::new(authority, names, &authority.trusted(), &[b"h2", b"http/1.1"])?;
     log::info!("the page with all nodes is at https://{}", page.address()?);
     let live = Arc::clone(&page.live);
     let served = Arc::new(Served::new(Arc::clone(&live), bridge.clone(), client.clone(), page.title));
-    let accepting = accept::each(page.listener, Arc::clone(&gate), "the page", move |socket, peer, arrival| {
-        let (tls, served) = (tls.clone(), Arc::clone(&served));
-        let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
-        async move {
-            let caller = Arc::clone(&client);
-            let handler = move |certificate: Option<&CertificateDer<'_>>| {
-                let holder = certificate.and_then(Holder::of);
-                move |request| answer(Arc::clone(&served), Arc::clone(&caller), holder.clone(), request)
-            };
-            client::serve(socket, tls, client, handler).await
-        }
-    });
+    let answer = move |client, holder, request| answer(Arc::clone(&served), client, holder, request);
     tokio::select! {
-        never = accepting => match never {},
+        never = port.serve(page.listener, gate, "the page", answer) => match never {},
         () = panics::keep("the page's watch of nodes", || live.nodes(client.clone())) => std::future::pending().await,
         () = panics::keep("the page's look at links", || live.look_on(bridge)) => std::future::pending().await,
-        () = serving.keep_fresh() => std::future::pending().await,
     }
 }
 

@@ -27,19 +27,17 @@ use hyper::body::Incoming;
 use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 
-use crate::accept::client::{self, Client, Held, held};
-use crate::accept::{self, Busy, Gate};
+use crate::accept::client::{Client, Held, held};
+use crate::accept::{Busy, Gate};
 use crate::bridge::Bridge;
 use crate::bridge::rules::desk::Desk;
 use crate::flags::authorities;
+use crate::https_port::HttpsPort;
 use crate::info;
 use crate::kubelet::auth::Reviewer;
 use crate::listen;
 use crate::pki::authority::Authority;
-use crate::pki::serving::Serving;
-use crate::pki::tls;
 use answer::{Refusal, text};
 use forward::Forwarder;
 use translate::{FORWARDED, Place, call, place, response};
@@ -118,26 +116,12 @@ pub async fn serve(
     gate: Arc<Gate>,
 ) -> anyhow::Result<Infallible> {
     let Some(listener) = listener else { return std::future::pending().await };
-    let serving = Serving::new(Arc::clone(authority), names)?;
-    let tls = TlsAcceptor::from(tls::lasting_config(&serving, &[], &[b"h2", b"http/1.1"])?);
+    let port = HttpsPort::new(authority, names, &[], &[b"h2", b"http/1.1"])?;
     log::info!("requests for rules are taken at {}", listener.local_addr()?);
     let (reviewer, forwarder) = (Reviewer::new(client), Forwarder::new(authority)?);
     let served = Arc::new(Served { desk: bridge.rules(), reviewer, forwarder });
-    let accepting = accept::each(listener, Arc::clone(&gate), "port of rules", move |socket, peer, arrival| {
-        let (tls, served) = (tls.clone(), Arc::clone(&served));
-        let client = Client::new(Arc::clone(&gate), peer.ip(), arrival);
-        async move {
-            let caller = Arc::clone(&client);
-            let handler = move |_: Option<&CertificateDer<'_>>| {
-                move |request| answer(Arc::clone(&served), Arc::clone(&caller), request)
-            };
-            client::serve(socket, tls, client, handler).await
-        }
-    });
-    tokio::select! {
-        never = accepting => match never {},
-        () = serving.keep_fresh() => std::future::pending().await,
-    }
+    let answer = move |client, _, request| answer(Arc::clone(&served), client, request);
+    match port.serve(listener, gate, "port of rules", answer).await {}
 }
 
 async fn answer(
