@@ -12,6 +12,7 @@
 //! | [`page`] | the page that shows people their nodes |
 //! | [`page_link`] | login links for it |
 //! | `https_port` | ports over HTTPS with certificates that are renewed: those of [`csi`], [`rules`] and [`page`], and that of other bridges |
+//! | `https_client` | the client for such ports of `csi_proxy` and [`rules`] |
 //! | [`pki`] | the certificate authority, certificates, join tokens |
 //! | [`info`] | what the bridge tells about itself through the API |
 //! | `standalone`, [`serve`] | wiring of the two ways to run |
@@ -48,6 +49,7 @@ pub mod csi;
 mod csi_proxy;
 mod doctor;
 pub mod flags;
+mod https_client;
 mod https_port;
 pub mod info;
 mod invitation;

@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,28 +9,21 @@ use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use sampan_grpc::{Code, MAX_MESSAGE, Status};
 use tokio::time::timeout;
 
 use super::answer::{HEAD, read};
-use crate::pki::clock;
+use crate::https_client::{HttpsClient, https_client};
 
 /// Timeout of a call, which the node has too.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// Timeout of connecting to the bridge.
-const CONNECT: Duration = Duration::from_secs(5);
 /// Longest token, bytes.
 const MAX_TOKEN: u64 = 64 << 10;
 
 /// The controller of one driver on one node.
 pub(super) struct Caller {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: HttpsClient,
     /// `https://HOST:PORT/csi/NODE/DRIVER`.
     place: String,
     token: PathBuf,
@@ -43,20 +35,7 @@ impl Caller {
         place: String,
         token: PathBuf,
     ) -> anyhow::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        for one in authorities {
-            roots.add(one).context("--bridge-ca")?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_details(provider, Arc::new(clock::Floored));
-        let config = config.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth();
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_connect_timeout(Some(CONNECT));
-        let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config);
-        let connector = connector.https_only().enable_http1().wrap_connector(http);
-        // A connection for each call: the bridge ends idle ones, and a call must not meet one that is ending.
-        let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        let client = https_client(authorities).context("--bridge-ca")?;
         Ok(Self { client, place, token })
     }
 

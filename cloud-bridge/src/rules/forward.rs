@@ -3,7 +3,6 @@
 //! by a server certificate of the authority that all bridges of a cluster share; only bridges get those. One hop at
 //! most.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,42 +11,22 @@ use http::request::Parts;
 use http::uri::{Authority as Place, PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::time::timeout;
 
 use super::answer::{Answer, later, text};
 use super::translate::{FORWARDED, is_of_connection};
+use crate::https_client::{HttpsClient, https_client};
 use crate::pki::authority::Authority;
-use crate::pki::clock;
 
 /// Timeout for the other bridge, which gives its node 30 s.
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Timeout of connecting to the other bridge.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// Client for the other bridges.
-pub(super) struct Forwarder(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
+pub(super) struct Forwarder(HttpsClient);
 
 impl Forwarder {
     pub(super) fn new(authority: &Authority) -> anyhow::Result<Self> {
-        let mut roots = RootCertStore::empty();
-        for one in authority.trusted() {
-            roots.add(one)?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_details(provider, Arc::new(clock::Floored));
-        let config = config.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth();
-        let mut http = HttpConnector::new();
-        http.enforce_http(false);
-        http.set_connect_timeout(Some(CONNECT));
-        let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config);
-        let connector = connector.https_only().enable_http1().wrap_connector(http);
-        // Connections are not kept: that would save little, compared with the node's work.
-        Ok(Self(Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector)))
+        Ok(Self(https_client(authority.trusted())?))
     }
 
     /// The answer of the bridge at this address (`HOST:PORT`).
