@@ -89,6 +89,23 @@ pub fn start_time(pid: u32) -> Option<u64> {
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// Pids of the processes of a helper that serve this root, by its program and its socket in `run/edge-runtime`.
+///
+/// # Panics
+/// The host has no `/proc`.
+#[must_use]
+pub fn helpers(root: &Path, program: &str, socket: &str) -> Vec<u32> {
+    let socket = root.join("run/edge-runtime").join(socket).display().to_string();
+    let pids = std::fs::read_dir("/proc").expect("procfs").flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_it = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.contains(program) && line.contains(&socket)
+    };
+    pids.filter(is_it).collect()
+}
+
 /// Path of one of the project's binaries.
 #[must_use]
 pub fn binary(name: &str) -> PathBuf {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use sampan_tests::manifest::{container_id, pod, shell, with_spec};
-use sampan_tests::process::signal;
+use sampan_tests::process::{self, signal};
 use sampan_tests::{Cluster, EdgeNode, FaultProxy, Faults, Kubectl, can_run, until};
 use serde_json::{Value, json};
 
@@ -187,15 +187,7 @@ fn can_ask() -> bool {
 
 /// Processes of the helper that serve this root.
 fn helpers(root: &Path) -> Vec<u32> {
-    let socket = root.join("run/edge-runtime/api.sock").display().to_string();
-    let pids = std::fs::read_dir("/proc").expect("procfs").flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_it = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        line.contains("edge-api") && line.contains(&socket)
-    };
-    pids.filter(is_it).collect()
+    process::helpers(root, "edge-api", "api.sock")
 }
 
 #[test]

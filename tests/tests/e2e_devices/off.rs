@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use sampan_tests::process;
 use sampan_tests::wait::until;
 use sampan_tests::{Cluster, can_run};
 
@@ -10,15 +11,7 @@ use super::{Site, device, install, model};
 
 /// Processes of the helper that serve this root.
 pub(super) fn helpers(root: &Path) -> Vec<u32> {
-    let socket = root.join("run/edge-runtime/devices.sock").display().to_string();
-    let pids = std::fs::read_dir("/proc").expect("procfs").flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_it = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        line.contains("edge-devices") && line.contains(&socket)
-    };
-    pids.filter(is_it).collect()
+    process::helpers(root, "edge-devices", "devices.sock")
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sampan_tests::can_run;
 use sampan_tests::faults::Faults;
-use sampan_tests::process::signal;
+use sampan_tests::process::{self, signal};
 use sampan_tests::wait::until;
 
 use super::target::Target;
@@ -132,12 +132,5 @@ fn d06_every_program_may_die_and_no_message_with_it() {
 }
 
 pub(crate) fn helper(site: &Site) -> Option<u32> {
-    let socket = site.node.root().join("run/edge-runtime/devices.sock").display().to_string();
-    let pids = std::fs::read_dir("/proc").expect("procfs").flatten();
-    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.find(|pid| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        line.contains("edge-devices") && line.contains(&socket)
-    })
+    process::helpers(site.node.root(), "edge-devices", "devices.sock").first().copied()
 }
