@@ -16,7 +16,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
-use sampan_grpc::{Code, MAX_MESSAGE, Status};
+use sampan_grpc::{Code, LASTING_CALL, MAX_MESSAGE, Status};
 use tokio::time::timeout;
 
 use super::answer::{HEAD, read};
@@ -24,6 +24,7 @@ use crate::pki::clock;
 
 /// Timeout of a call, which the node has too.
 const DEADLINE: Duration = Duration::from_secs(120);
+const _: () = assert!(DEADLINE.as_secs() < LASTING_CALL.as_secs());
 /// Timeout of connecting to the bridge.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longest token, bytes.
