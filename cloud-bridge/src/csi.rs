@@ -104,7 +104,7 @@ async fn answer(
                 match served.bridge.elsewhere(&asked.node) {
                     Some(place) => {
                         let place = (asked.node.as_str(), place.as_str());
-                        let passed = served.forwarder.forward_call(place, DEADLINE, &parts, body).await;
+                        let passed = served.forwarder.forward_call(place, (&flow, DEADLINE), &parts, body).await;
                         passed.unwrap_or_else(controller::refused)
                     }
                     None => controller::call(&served.bridge, asked, &flow, body).await,

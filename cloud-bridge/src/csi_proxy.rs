@@ -78,16 +78,7 @@ async fn serve(listener: UnixListener, caller: Rc<Caller>) -> anyhow::Result<()>
     let answering = async {
         while let Some(call) = calls.recv().await {
             let caller = Rc::clone(&caller);
-            spawn_local(async move {
-                let answer = match is_path(&call.path) {
-                    true => caller.call(&call.path, &call.message).await,
-                    false => {
-                        Err(Status::new(Code::Unimplemented, format!("{} is not a method of a controller", call.path)))
-                    }
-                };
-                // The client may have gone.
-                let _ = call.reply.send(answer);
-            });
+            spawn_local(answer(caller, call));
         }
     };
     tokio::select! {
@@ -96,4 +87,21 @@ async fn serve(listener: UnixListener, caller: Rc<Caller>) -> anyhow::Result<()>
         signal = signal::wait() => log::info!("{} received, ending", signal?),
     }
     Ok(())
+}
+
+async fn answer(caller: Rc<Caller>, call: Call) {
+    let Call { path, message, mut reply, .. } = call;
+    let called = async {
+        match is_path(&path) {
+            true => caller.call(&path, &message).await,
+            false => Err(Status::new(Code::Unimplemented, format!("{path} is not a method of a controller"))),
+        }
+    };
+    let answer = tokio::select! {
+        answer = called => answer,
+        // The sidecar does not wait any more. Dropping the call closes its connection, so bridge and node end it too.
+        () = reply.closed() => return,
+    };
+    // The client may have gone.
+    let _ = reply.send(answer);
 }

@@ -24,6 +24,7 @@ EVERYTHING = {
     "certificateLife": "90d",
     "kubelet": {"addressType": "ExternalIP", "lastPort": 12360},
     "rules": {"enabled": True},
+    "csi": {"enabled": True},
     "page": {"enabled": True, "title": "Plant 1"},
     "metrics": {"enabled": True},
     "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
@@ -100,16 +101,16 @@ def values():
     assert deployment["spec"]["replicas"] == 3 and deployment["spec"]["strategy"]["type"] == "RollingUpdate"
     assert container["image"] == "registry.example.com/cloud-bridge@sha256:" + "0a" * 32
     wanted = ["--advertise=a.example.com", "--advertise=10.0.0.1", "--certificate-life=90d", "--kubelet-address-type=ExternalIP"]
-    wanted += ["--kubelet-ports=10360-12360", "--rules-listen=0.0.0.0:9444", "--page=0.0.0.0:9445", "--page-title=Plant 1", "--health-listen=0.0.0.0:9442"]
+    wanted += ["--kubelet-ports=10360-12360", "--rules-listen=0.0.0.0:9444", "--csi-listen=0.0.0.0:9447", "--page=0.0.0.0:9445", "--page-title=Plant 1", "--health-listen=0.0.0.0:9442"]
     wanted += ["--metrics-listen=0.0.0.0:9443", "--log-level=debug", "--service-scope=cluster", "--replica-listen=0.0.0.0:9446"]
     assert all(word in container["args"] for word in wanted), container["args"]
     assert service["spec"]["type"] == "NodePort" and service["spec"]["ports"][0]["nodePort"] == 30443
     assert find(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     assert find(objects, "PodMonitor")["metadata"]["labels"]["release"] == "prometheus"
     ports = [rule["ports"][0]["port"] for rule in find(objects, "NetworkPolicy")["spec"]["ingress"]]
-    assert ports == ["link", 10360, "replicas", "rules", "page", "metrics"], ports
+    assert ports == ["link", 10360, "replicas", "rules", "csi", "page", "metrics"], ports
     assert container["livenessProbe"]["httpGet"]["port"] == "health", container
-    assert [port["name"] for port in service["spec"]["ports"]] == ["link", "rules", "page"]
+    assert [port["name"] for port in service["spec"]["ports"]] == ["link", "rules", "csi", "page"]
     with open(ENROLMENT) as text:
         rights = [key(one) for one in yaml.safe_load_all(text)]
     assert len(rights) == 4 and not set(rights) - {key(one) for one in objects}, rights

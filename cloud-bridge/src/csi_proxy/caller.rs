@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, Full, Limited};
 use rustls_pki_types::CertificateDer;
-use sampan_grpc::{Code, MAX_MESSAGE, Status};
+use sampan_grpc::{Code, LASTING_CALL, MAX_MESSAGE, Status};
 use tokio::time::timeout;
 
 use super::answer::{HEAD, read};
@@ -18,6 +18,7 @@ use crate::https_client::{HttpsClient, https_client};
 
 /// Timeout of a call, which the node has too.
 const DEADLINE: Duration = Duration::from_secs(120);
+const _: () = assert!(DEADLINE.as_secs() < LASTING_CALL.as_secs());
 /// Longest token, bytes.
 const MAX_TOKEN: u64 = 64 << 10;
 

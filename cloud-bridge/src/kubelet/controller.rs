@@ -17,6 +17,7 @@ use super::body::{Body, text, with_type};
 use crate::bridge::Bridge;
 use crate::pki::identity::is_node_name;
 use apimachinery::flow::Flow;
+use apimachinery::user::UserInfo;
 
 /// Timeout of a call.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(125);
@@ -45,6 +46,12 @@ impl Asked {
         let path = format!("/{service}/{name}");
         let is_called = is_whole && is_node_name(node) && is_driver(driver) && is_path(&path);
         is_called.then(|| Self { node: node.to_owned(), driver: driver.to_owned(), path })
+    }
+
+    /// For which client a call counts that another bridge passes on without its user: the calls of a driver must not
+    /// exclude others.
+    pub(crate) fn flow(&self) -> Flow {
+        Flow::of(&UserInfo::new(&format!("csi:{}", self.driver), [""; 0]))
     }
 }
 
@@ -193,12 +200,23 @@ mod tests {
         assert_eq!(of(Method::POST, &long), None);
     }
 
+    #[test]
+    fn forwarded_calls_count_by_their_driver() {
+        let flow = |driver: &str| {
+            let uri = format!("/csi/edge-1/{driver}/csi.v1.Identity/Probe").parse().unwrap();
+            Asked::of(&Method::POST, &uri).unwrap().flow()
+        };
+        assert_eq!(flow("d.x"), flow("d.x"));
+        assert_ne!(flow("d.x"), flow("d.y"));
+        assert!(flow("system").name().is_some() && !flow("system").is_system());
+    }
+
     #[tokio::test]
     async fn answer_is_whole_or_an_error() {
         let whole = [record(STDOUT, b"a"), record(9, b"?"), record(STDOUT, b"b"), record(CLOSE, &[STDOUT])];
         assert_eq!(all(answer(futures::stream::iter(whole))).await.unwrap(), b"ab");
         let cut = all(answer(futures::stream::iter([record(STDOUT, b"a")]))).await.unwrap_err();
-        assert!(cut.to_string().contains("in the middle"), "{cut}");
+        assert!(cut.to_string().contains("incomplete answer"), "{cut}");
     }
 
     #[tokio::test]

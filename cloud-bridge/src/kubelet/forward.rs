@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use apimachinery::flow::Flow;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -96,18 +97,19 @@ impl Forwarder {
         self.pass_on(node, place, terms, parts, body).await
     }
 
-    /// Asks the bridge at `place` for a call of a CSI driver's controller, whose message is the body.
+    /// Asks the bridge at `place` for a call of a CSI driver's controller, whose message is the body. It counts for its
+    /// client like requests about pods do for their namespace.
     ///
     /// # Errors
     /// Same as [`Forwarder::forward`].
     pub(crate) async fn forward_call(
         &self,
         (node, place): (&str, &str),
-        head: Duration,
+        (flow, head): (&Flow, Duration),
         parts: &Parts,
         body: Incoming,
     ) -> Result<Response<Body>, BackendError> {
-        let terms = Terms { namespace: None, head: Some(head) };
+        let terms = Terms { namespace: flow.name().map(|name| &**name), head: Some(head) };
         self.pass_on(node, place, terms, parts, body.boxed_unsync()).await
     }
 

@@ -65,7 +65,10 @@ async fn answer(
     let mistake = || text(StatusCode::INTERNAL_SERVER_ERROR, "the bridge has made a mistake");
     let answered = async {
         match Asked::of(&parts.method, &parts.uri).filter(|asked| asked.node == node) {
-            Some(asked) => controller::call(&bridge, asked, &Flow::unlimited(), body).await,
+            Some(asked) => {
+                let flow = asked.flow();
+                controller::call(&bridge, asked, &flow, body).await
+            }
             None => server::forwarded(&bridge, node, &parts).await,
         }
     };

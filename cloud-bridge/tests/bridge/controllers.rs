@@ -219,6 +219,23 @@ async fn sidecar_calls_the_controller_on_its_node() {
 }
 
 #[tokio::test]
+async fn cancelled_call_ends_at_the_node() {
+    let lab = Lab::open().await;
+    let mut edge = lab.edge().await;
+    let proxy = lab.proxy(DRIVER).await;
+    let sidecar = async {
+        let mut client = Client::new(proxy.socket.clone());
+        client.call(CREATE, b"x", Duration::from_secs(4)).await.map_err(|status| status.code)
+    };
+    let node = async {
+        let (stream, ..) = take(&mut edge).await;
+        edge.until("the end of the call", |edge| edge.closed.contains(&stream)).await;
+    };
+    let (called, ()) = tokio::join!(sidecar, node);
+    assert_eq!(called, Err(Code::DeadlineExceeded));
+}
+
+#[tokio::test]
 async fn old_or_hostile_node_gives_unavailable() {
     let lab = Lab::open().await;
     let mut edge = lab.edge().await;

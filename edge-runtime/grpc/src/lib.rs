@@ -23,5 +23,5 @@ pub use client::{Client, Streaming};
 #[doc(hidden)]
 pub use fuzz::{fuzz_client, fuzz_server, fuzz_stream};
 pub use message::MAX_MESSAGE;
-pub use server::{Call, Peer, serve, serve_lasting};
+pub use server::{Call, LASTING_CALL, Peer, serve, serve_lasting};
 pub use status::{Code, Status};

@@ -8,6 +8,8 @@ mod python;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
 
 use csi::*;
 use sampan_plugins_control::{FromHelper, ToHelper};
@@ -113,6 +115,27 @@ fn controller_is_called_with_its_own_methods_alone() {
     std::fs::rename(&socket, socket.with_extension("away")).unwrap();
     symlink(socket.with_extension("away"), &socket).unwrap();
     assert_eq!(call(&node, &probe, 0, &[]).0, 14, "a link");
+}
+
+#[test]
+fn cancelled_calls_end_while_the_controller_hangs() {
+    let node = Node::start();
+    let folder = node.root.join("plugins").join(DRIVER);
+    std::fs::create_dir_all(&folder).unwrap();
+    let controller = UnixListener::bind(folder.join("csi.sock")).unwrap();
+    let head = format!("{DRIVER} /csi.v1.Controller/CreateVolume\n\0\0\0\0");
+    // As many as are made at once.
+    let callers: Vec<_> = std::iter::repeat_with(|| node.caller()).take(8).collect();
+    for mut caller in &callers {
+        caller.write_all(head.as_bytes()).unwrap();
+        caller.shutdown(Shutdown::Write).unwrap();
+    }
+    let calls: Vec<_> = callers.iter().map(|_| controller.accept().unwrap().0).collect();
+    drop(callers);
+    for mut call in calls {
+        call.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        call.read_to_end(&mut Vec::new()).unwrap();
+    }
 }
 
 /// Each call, and which order makes it: mount in a, mount in b, unmount in a, unmount in b.

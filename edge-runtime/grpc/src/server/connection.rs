@@ -30,7 +30,7 @@ const CHUNK: usize = 4 << 10;
 const TURN: usize = 16 * CHUNK;
 
 pub(super) async fn serve(stream: UnixStream, shared: &Shared) {
-    let mut flights = Flights::default();
+    let mut flights = Flights::new(shared.limits.flight, shared.limits.cancels);
     if let Err(why) = talk(stream, shared, &mut flights).await {
         log::debug!("a gRPC connection ends: {why}");
     }
@@ -49,6 +49,7 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
     let credentials = stream.peer_cred()?;
     let peer = Peer { pid: credentials.pid(), uid: credentials.uid() };
     let mut exchange = Exchange::new(Instant::now()).map_err(broken)?;
+    exchange.set_request(shared.limits.request);
     let mut output = Output::default();
     let start = Instant::now();
     let (mut idle, mut ending) = (Some(start), false);
@@ -58,6 +59,7 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
         let now = Instant::now();
         flights.tick(now);
         exchange.settle(now).map_err(broken)?;
+        flights.keep_asked(|id| exchange.is_asked(id));
         let mut called = false;
         while exchange.has_request()
             && let Some(place) = shared.free_place()
@@ -89,15 +91,15 @@ async fn talk(stream: UnixStream, shared: &Shared, flights: &mut Flights) -> io:
             return Err(late("it does not greet"));
         }
         idle = (!exchange.is_busy()).then(|| idle.unwrap_or(now));
-        if idle.is_some_and(|since| since + shared.idle <= now) && !ending {
+        if idle.is_some_and(|since| since + shared.limits.idle <= now) && !ending {
             ending = true;
             exchange.end().map_err(broken)?;
             continue;
         }
-        let idle_until = idle.filter(|_| !ending).map(|since| since + shared.idle);
+        let idle_until = idle.filter(|_| !ending).map(|since| since + shared.limits.idle);
         let clocks = [exchange.wake(), flights.wake(), greeting, idle_until, output.stuck_at()];
         let wake = clocks.into_iter().flatten().min();
-        let wake = wake.unwrap_or(now + shared.idle);
+        let wake = wake.unwrap_or(now + shared.limits.idle);
         let wants = exchange.wants();
         let reads = output.is_empty() && wants.is_none();
         tokio::select! {

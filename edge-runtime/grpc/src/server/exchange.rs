@@ -53,6 +53,11 @@ impl Exchange {
         Ok(Self { session, own: Own::new(), early: Vec::new() })
     }
 
+    /// Sets the timeout for a request to be complete and answered. One of the client counts if it is shorter.
+    pub(super) fn set_request(&mut self, limit: Duration) {
+        self.session.handler().request = limit;
+    }
+
     /// # Errors
     /// The connection is of no use any more, as with all that follows.
     pub(crate) fn receive(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! Calls of one connection that are handed over and not answered. Each holds its place and its message's memory until it is
 //! answered, even if its client has gone: otherwise clients that go at once could fill the queue before them with messages.
+//! Where calls end with their client, the code that answers drops them at once.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -11,13 +12,16 @@ use tokio::time::timeout;
 use super::room::Room;
 use crate::{Code, Status};
 
-/// A call without an answer by then is given up.
-const FLIGHT: Duration = Duration::from_secs(60);
-
 pub(super) type Answer = Result<Vec<u8>, Status>;
 
-#[derive(Debug, Default)]
-pub(super) struct Flights(Vec<Flight>);
+#[derive(Debug)]
+pub(super) struct Flights {
+    calls: Vec<Flight>,
+    /// A call without an answer by then is given up.
+    life: Duration,
+    /// Whether a call ends with its client.
+    cancels: bool,
+}
 
 #[derive(Debug)]
 struct Flight {
@@ -29,6 +33,10 @@ struct Flight {
 }
 
 impl Flights {
+    pub(super) const fn new(life: Duration, cancels: bool) -> Self {
+        Self { calls: Vec::new(), life, cancels }
+    }
+
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -37,21 +45,29 @@ impl Flights {
         room: Room,
     ) -> oneshot::Sender<Answer> {
         let (reply, receiver) = oneshot::channel();
-        self.0.push(Flight { stream, reply: receiver, until: now + FLIGHT, _place: place, _room: room });
+        let until = now + self.life;
+        self.calls.push(Flight { stream, reply: receiver, until, _place: place, _room: room });
         reply
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.calls.is_empty()
     }
 
     /// Gives those up that take too long.
     pub(super) fn tick(&mut self, now: Instant) {
-        self.0.retain(|flight| flight.until > now);
+        self.calls.retain(|flight| flight.until > now);
+    }
+
+    /// Drops cancelled calls, where calls end with their client.
+    pub(super) fn keep_asked(&mut self, mut is_asked: impl FnMut(i32) -> bool) {
+        if self.cancels {
+            self.calls.retain(|flight| is_asked(flight.stream));
+        }
     }
 
     pub(super) fn wake(&self) -> Option<Instant> {
-        self.0.iter().map(|flight| flight.until).min()
+        self.calls.iter().map(|flight| flight.until).min()
     }
 
     /// The next answer, and for which stream; never, if none is waited for.
@@ -68,10 +84,10 @@ impl Flights {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<(i32, Answer)> {
-        for at in 0..self.0.len() {
-            let Some(flight) = self.0.get_mut(at) else { continue };
+        for at in 0..self.calls.len() {
+            let Some(flight) = self.calls.get_mut(at) else { continue };
             if let Poll::Ready(answer) = Pin::new(&mut flight.reply).poll(context) {
-                let stream = self.0.swap_remove(at).stream;
+                let stream = self.calls.swap_remove(at).stream;
                 let unanswered = |_| Err(Status::new(Code::Internal, "nobody answers this call"));
                 return Poll::Ready((stream, answer.unwrap_or_else(unanswered)));
             }
@@ -79,8 +95,12 @@ impl Flights {
         Poll::Pending
     }
 
-    /// Waits until all calls are answered.
-    pub(super) async fn land(&mut self) {
+    /// Waits until all calls are answered, unless they end with their client, which has gone.
+    pub(super) async fn land(mut self) {
+        if self.cancels {
+            return;
+        }
+        let life = self.life;
         let landed = async {
             while !self.is_empty() {
                 // No client waits for the answer.
@@ -88,6 +108,6 @@ impl Flights {
             }
         };
         // Calls that still run then are abandoned.
-        let _ = timeout(FLIGHT, landed).await;
+        let _ = timeout(life, landed).await;
     }
 }

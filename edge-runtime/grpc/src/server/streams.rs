@@ -14,11 +14,13 @@ use crate::message::{Incoming, Outgoing};
 use crate::{Code, Status};
 
 /// Timeout for a request to be complete and answered, unless its client sets a shorter one: a longer one has no effect.
-const REQUEST: Duration = Duration::from_secs(10);
+pub(super) const REQUEST: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(super) struct Streams {
     pub(super) now: Instant,
+    /// Timeout for a request.
+    pub(super) request: Duration,
     pub(super) flood: Flood,
     pub(super) open: VecMap<i32, Stream>,
     /// The client has taken our settings.
@@ -69,14 +71,14 @@ pub(super) enum Refusal {
 
 impl Streams {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { now, flood: Flood::new(now), open: VecMap::new(), greeted: false, unread: 0 }
+        Self { now, request: REQUEST, flood: Flood::new(now), open: VecMap::new(), greeted: false, unread: 0 }
     }
 }
 
 impl Stream {
-    fn new(now: Instant) -> Self {
+    fn new(now: Instant, request: Duration) -> Self {
         Self {
-            until: now + REQUEST,
+            until: now + request,
             phase: Phase::Head(Head::default()),
             ended: false,
             room: None,
@@ -136,7 +138,7 @@ impl Handler for Streams {
     }
 
     fn field(&mut self, stream: i32, name: &[u8], value: &[u8]) -> Result<(), Refused> {
-        let stream = self.open.get_or_insert_with(stream, || Stream::new(self.now));
+        let stream = self.open.get_or_insert_with(stream, || Stream::new(self.now, self.request));
         if !stream.fields.add(name, value) {
             return Err(Refused);
         }

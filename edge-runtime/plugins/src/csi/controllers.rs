@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use sampan_grpc::{Code, MAX_MESSAGE, Status};
 use sampan_sys::socket;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::unix::OwnedReadHalf;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
@@ -33,6 +33,8 @@ const MAX_CALLS: usize = 8;
 const MAX_HEAD: u64 = 512;
 /// Pause when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Interval of checks whether the daemon still waits for an answer.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The socket of a controller.
 struct Controller {
@@ -85,11 +87,26 @@ async fn accept(shared: Rc<Shared>, listener: UnixListener) {
 async fn serve(shared: &Shared, controllers: &Controllers, stream: UnixStream) {
     let (read, mut write) = stream.into_split();
     let late = |_| Err(Status::new(Code::DeadlineExceeded, "no answer in time"));
-    let answer = timeout(DEADLINE, answer(shared, controllers, BufReader::new(read))).await.unwrap_or_else(late);
+    let answer = tokio::select! {
+        answer = timeout(DEADLINE, answer(shared, controllers, BufReader::new(read))) => answer.unwrap_or_else(late),
+        // Dropping the call closes its connection to the controller. Otherwise cancelled calls of a controller that hangs
+        // would occupy all connections.
+        () = gone(&write) => return,
+    };
     let bytes = written(answer);
     // Without an end of its own the connection ends here, whether the daemon has read or not.
     if !matches!(timeout(DEADLINE, write.write_all(&bytes)).await, Ok(Ok(()))) {
         log::debug!("the caller did not read the answer of a CSI driver's controller");
+    }
+}
+
+/// Returns when the daemon has closed the connection. It closes its sending half after each message, which does not count.
+async fn gone(write: &OwnedWriteHalf) {
+    loop {
+        sleep(LOOK).await;
+        if write.ready(Interest::WRITABLE).await.is_ok_and(|ready| ready.is_write_closed()) {
+            return;
+        }
     }
 }
 

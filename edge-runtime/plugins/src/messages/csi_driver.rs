@@ -161,7 +161,7 @@ mod tests {
         let long = "k".repeat(64);
         for (key, value) in [("", "v"), ("a/b/c", "v"), ("k", "a b"), (long.as_str(), "v"), ("-k", "v")] {
             let message = Writer::default().text(1, "n").message(3, segment(key, value));
-            assert!(read(message).is_err_and(|why| why.contains("no label")), "{key}={value}");
+            assert!(read(message).is_err_and(|why| why.contains("cannot be a label")), "{key}={value}");
         }
         let many = (0..=MAX_TOPOLOGY).fold(Writer::default().text(1, "n"), |message, number| {
             message.message(3, segment(&format!("k{number}"), "v"))
