@@ -216,7 +216,7 @@ fn volumes_of_pods_that_have_gone_are_undone() {
     // A pod that comes right after the list does not count as gone.
     node.keep(&[]);
     node.mounted(volume("c"));
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    std::thread::sleep(Duration::from_millis(700));
     assert!(node.has("c") && driver.lines("wrong").is_empty());
     node.unmounted("c");
 }
