@@ -59,7 +59,7 @@ pub fn too_much(path: &Path, bound: Bound) -> String {
 /// OnRootMismatch) only if `top` itself is not as it would be. `root`: its path, for messages.
 ///
 /// # Errors
-/// An entry cannot be changed.
+/// An entry cannot be changed, for another reason than that its file system refuses.
 pub fn own(
     top: &OwnedFd,
     root: &Path,
@@ -140,15 +140,26 @@ fn change(handle: &OwnedFd, group: u32) -> io::Result<Metadata> {
     if is_right(&found, group) {
         return Ok(found);
     }
-    fchownat(handle.as_fd(), "", None, Some(Gid::from_raw(group)), AtFlags::AT_EMPTY_PATH)?;
+    let given = fchownat(handle.as_fd(), "", None, Some(Gid::from_raw(group)), AtFlags::AT_EMPTY_PATH);
+    unless_refused(given.map_err(io::Error::from))?;
     // A link has no mode of its own, and its target may belong to any user.
     if !found.is_symlink() {
         let bits = if found.is_dir() { FOLDER_BITS } else { FILE_BITS };
         let mode = fs::Permissions::from_mode(found.mode() & 0o7777 | bits);
         // fchmod(2) does not support O_PATH; this name leads to the open file, whatever its path is by now.
-        fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), mode)?;
+        unless_refused(fs::set_permissions(format!("/proc/self/fd/{}", handle.as_raw_fd()), mode))?;
     }
     Ok(found)
+}
+
+/// Ignores the refusal of a read-only file system, or of a server that lets root change no owners (NFS with
+/// `root_squash`): the pod may have access all the same. The kubelet ignores all errors here.
+fn unless_refused(changed: io::Result<()>) -> io::Result<()> {
+    use nix::libc::{EACCES, EINVAL, EOPNOTSUPP, EPERM, EROFS};
+    match changed {
+        Err(error) if matches!(error.raw_os_error(), Some(EACCES | EINVAL | EOPNOTSUPP | EPERM | EROFS)) => Ok(()),
+        changed => changed,
+    }
 }
 
 #[cfg(test)]

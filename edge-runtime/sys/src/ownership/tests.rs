@@ -4,7 +4,9 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use nix::errno::Errno;
 use nix::fcntl::open;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::*;
 use crate::walk::FOLDER;
@@ -79,4 +81,32 @@ fn an_entry_is_changed_where_it_was_opened() {
     assert_eq!(fs::metadata(&host).unwrap().mode() & 0o7777, 0o600);
     let found = fs::metadata(&moved).unwrap();
     assert_eq!((found.gid(), found.mode() & 0o7777), (GROUP, 0o660));
+}
+
+#[test]
+fn file_system_that_refuses_stays_as_it_is() {
+    for errno in [Errno::EPERM, Errno::EROFS, Errno::EACCES, Errno::EINVAL] {
+        assert!(unless_refused(Err(errno.into())).is_ok(), "{errno}");
+    }
+    for errno in [Errno::EIO, Errno::ESTALE, Errno::ENOSPC] {
+        assert!(unless_refused(Err(errno.into())).is_err(), "{errno}");
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let volume = dir.path().join("volume");
+    fs::create_dir_all(volume.join("folder")).unwrap();
+    fs::write(volume.join("folder/file"), "").unwrap();
+    let none = None::<&str>;
+    mount(Some(&volume), &volume, none, MsFlags::MS_BIND, none).unwrap();
+    let read_only = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+    let remounted = mount(none, &volume, none, read_only, none);
+    let done = own_all(&volume);
+    umount2(&volume, MntFlags::MNT_DETACH).unwrap();
+    remounted.unwrap();
+    assert_eq!(done.unwrap(), Progress::Done);
+    assert_ne!(fs::metadata(volume.join("folder/file")).unwrap().gid(), GROUP);
+    assert_eq!(own_all(&volume).unwrap(), Progress::Done);
+    assert_eq!(fs::metadata(volume.join("folder/file")).unwrap().gid(), GROUP);
 }
