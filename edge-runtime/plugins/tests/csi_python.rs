@@ -343,6 +343,34 @@ fn files_belong_to_the_group_and_the_volume_grows() {
 }
 
 #[test]
+fn exclusive_volume_is_mounted_in_one_pod() {
+    if !is_root() {
+        return;
+    }
+    let mut node = Node::start();
+    let driver = Driver::start(&node, DRIVER);
+    node.drivers(1);
+    let exclusive = |pod: &str| {
+        let mut wanted = volume(pod);
+        wanted.access_modes = vec!["ReadWriteOncePod".into()];
+        wanted
+    };
+    node.mounted(exclusive("a"));
+    node.mount(exclusive("b"));
+    let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+    assert_eq!(node.failed(), (why.to_owned(), false));
+    node.kill();
+    node.restart(&["a", "b"], 1);
+    node.mount(exclusive("b"));
+    assert_eq!(node.failed().0, why, "also while the first pod waits for its order");
+    node.mounted(exclusive("a"));
+    node.unmounted("a");
+    node.mounted(exclusive("b"));
+    node.unmounted("b");
+    assert!(node.is_clean() && driver.lines("wrong").is_empty());
+}
+
+#[test]
 fn block_volume_is_a_device() {
     if !is_root() {
         return;

@@ -120,6 +120,7 @@ impl Mounting<'_> {
         let known = on_disk(self.shared, move |root| disk::read_target(root, &target)).await?;
         let mut published = is_published(known.as_ref(), volume)?;
         if known.is_none() {
+            self.check_exclusive().await?;
             published = self.staging.is_none();
             self.record(published).await?;
         }
@@ -135,6 +136,21 @@ impl Mounting<'_> {
         }
         if known.is_none() {
             log::info!("{}: the CSI driver {} has published it", self.target, volume.driver);
+        }
+        Ok(())
+    }
+
+    /// Refuses a second pod of a volume with `ReadWriteOncePod` alone, as the kubelet does: the scheduler may not have
+    /// seen the first one (K8s pkg/volume/util/operationexecutor, `GenerateMountVolumeFunc`).
+    async fn check_exclusive(&self) -> Result<(), Failure> {
+        let volume = self.volume;
+        if !volume.is_exclusive() {
+            return Ok(());
+        }
+        let (target, driver, handle) = (volume.target.clone(), volume.driver.clone(), volume.handle.clone());
+        if on_disk(self.shared, move |root| disk::is_used(root, &driver, &handle, &target)).await? {
+            let why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+            return Err(why.to_owned().into());
         }
         Ok(())
     }

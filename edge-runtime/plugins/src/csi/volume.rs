@@ -117,6 +117,11 @@ impl Volume {
         maps.into_iter().flat_map(|map| map.iter()).map(|(key, value)| key.len() + value.len()).sum()
     }
 
+    /// Whether only one pod at a time may have it. With more modes it is unknown which one a pod wants.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.modes == [Mode::Rwop]
+    }
+
     /// How the volume is accessed, for a driver with these capabilities.
     pub(crate) fn access(&self, capabilities: Capabilities) -> Access {
         let group = self.fs_group.map(i64::from).filter(|_| capabilities.mount_group);

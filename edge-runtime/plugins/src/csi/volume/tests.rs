@@ -69,6 +69,12 @@ fn access_modes_are_those_of_csi() {
     }
     assert_eq!(new(|mount| mount.access_modes.clear()).map(|volume| volume.access(none()).mode), Ok(1));
     assert!(new(|mount| mount.access_modes = vec!["Other".into()]).is_err());
+    let is_exclusive = |modes: &[&str]| {
+        let modes: Vec<String> = modes.iter().map(|mode| (*mode).to_owned()).collect();
+        new(|mount| mount.access_modes = modes).expect("valid").is_exclusive()
+    };
+    assert!(is_exclusive(&["ReadWriteOncePod"]) && !is_exclusive(&["ReadWriteOnce"]) && !is_exclusive(&[]));
+    assert!(!is_exclusive(&["ReadWriteOncePod", "ReadWriteMany"]));
     let block = new(|mount| mount.block = true).expect("valid");
     assert_eq!((block.access(all()).kind, block.owner(none())), (Kind::Block, None));
 }
