@@ -51,7 +51,8 @@ pub(crate) struct Volume {
     /// The driver wants it published again and again.
     pub(crate) republish: bool,
     pub(crate) on_root_mismatch: bool,
-    /// Size to which the driver grows the file system, bytes.
+    /// Size to which the driver grows the file system, bytes. None for a read-only volume, as in the kubelet (K8s
+    /// pkg/volume/util/operationexecutor, `expandVolumeDuringMount`).
     pub(crate) capacity: Option<i64>,
     modes: Vec<Mode>,
     fs_type: String,
@@ -93,7 +94,7 @@ impl Volume {
             stage_secrets: secret(&mount.stage_secret, "nodeStageSecretRef")?,
             republish: object["requiresRepublish"] == true,
             on_root_mismatch: mount.fs_group_on_root_mismatch,
-            capacity: mount.capacity.map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+            capacity: mount.capacity.filter(|_| !mount.read_only).map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
             modes: modes(&mount.access_modes)?,
             fs_type: fs_type(&mount.source["fsType"])?,
             options: options(mount.mount_options)?,

@@ -107,6 +107,14 @@ fn fs_group_follows_the_policy_of_the_driver() {
 }
 
 #[test]
+fn read_only_volume_does_not_grow() {
+    let capacity = |read_only| {
+        new(|mount| (mount.capacity, mount.read_only) = (Some(1 << 30), read_only)).expect("valid").capacity
+    };
+    assert_eq!([capacity(false), capacity(true)], [Some(1 << 30), None]);
+}
+
+#[test]
 fn pod_is_named_only_to_drivers_that_want_it() {
     let plain = new(|_| {}).expect("valid");
     assert_eq!(plain.context, plain.pod_context);
