@@ -34,7 +34,9 @@ pub fn of_pod(ctx: &VolumeContext<'_>) -> Result<Vec<CsiVolume>, VolumeError> {
 /// # Errors
 /// It is not attached; a Secret or a token is missing; the driver has no inline volumes.
 pub fn order(ctx: &VolumeContext<'_>, folder: &str) -> Result<CsiMount, VolumeError> {
-    match of_pod(ctx)?.iter().find(|volume| volume.folder == folder) {
+    // Volumes of the pod that name one claim are one mount, which is writable if one of them is. Containers have the
+    // others read-only all the same.
+    match of_pod(ctx)?.iter().filter(|volume| volume.folder == folder).min_by_key(|volume| volume.read_only) {
         Some(volume) => volume.order(ctx),
         None => {
             let problem = "the pod has no such volume any more".to_owned();

@@ -103,6 +103,18 @@ fn order_has_all_that_the_driver_needs() {
 }
 
 #[test]
+fn claim_of_two_volumes_is_mounted_writable() {
+    let mut bench = Bench::bound(json!({}));
+    let mut more = bench.pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0].clone();
+    more.name = "more".to_owned();
+    more.persistent_volume_claim.as_mut().unwrap().read_only = None;
+    bench.pod.spec.as_mut().unwrap().volumes.as_mut().unwrap().push(more);
+    let volumes = bench.volumes();
+    assert_eq!((volumes.len(), volumes[0].read_only, volumes[1].read_only), (2, true, false));
+    assert_eq!(bench.order("pvc-1").map(|order| order.read_only), Ok(false));
+}
+
+#[test]
 fn attachment_is_waited_for_unless_the_driver_needs_none() {
     let mut bench = Bench::bound(json!({}));
     bench.claim("disk", json!({}), Value::Null);
