@@ -17,6 +17,9 @@ use apimachinery::pace::Pace;
 /// Nominated pods by node, counted as if they ran there.
 pub(super) type Nominated = BTreeMap<String, Vec<Arc<Pod>>>;
 
+/// Reason for which each node is left out while another pod has a claim that one pod alone may use.
+const USED: &str = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+
 /// State that is computed once for all nodes. Counts of other pods can be changed for one node and restored.
 pub(super) struct Cycle<'a> {
     pub(super) pod: &'a Pod,
@@ -29,6 +32,15 @@ pub(super) struct Cycle<'a> {
     screen: &'a mut Screen,
 }
 
+/// Whether another pod on a node has one of these claims (K8s pkg/scheduler/framework/plugins/volumerestrictions,
+/// `calPreFilterState`).
+fn is_used(pod: &Pod, picture: &Picture, exclusive: &[&str]) -> bool {
+    let has = |other: &Arc<Pod>| {
+        other.key.0 == pod.key.0 && other.key != pod.key && other.claims().any(|claim| exclusive.contains(&claim))
+    };
+    !exclusive.is_empty() && picture.nodes.values().any(|node| node.pods.values().any(has))
+}
+
 impl<'a> Cycle<'a> {
     /// `known`: for pods like this one. The reason is one for which no node will do.
     pub(super) async fn new(
@@ -39,6 +51,9 @@ impl<'a> Cycle<'a> {
         pace: &mut Pace,
     ) -> Result<Self, Blocked> {
         let volumes = picture.volumes.of_pod(pod, |node| picture.nodes.contains_key(node))?;
+        if is_used(pod, picture, &volumes.exclusive) {
+            return Err(Blocked::Because(format!("{} {USED}", picture.nodes.len())));
+        }
         let Known { near, screen, .. } = known;
         let counts = match near.take() {
             Some(counts) => counts,

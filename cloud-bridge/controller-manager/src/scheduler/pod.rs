@@ -104,7 +104,8 @@ impl Pod {
     pub(super) fn is_hindered_by(&self, other: &Self, namespaces: &Namespaces) -> bool {
         // One on its way out has ceased to count, and that may be the news.
         let spread = self.spread.iter().any(|one| one.required && one.selects(&self.key.0, other));
-        spread || self.affinity.minds(other, namespaces) || other.affinity.keeps_off(self, namespaces)
+        let shares = || self.key.0 == other.key.0 && self.claims.iter().any(|claim| other.claims.contains(claim));
+        spread || self.affinity.minds(other, namespaces) || other.affinity.keeps_off(self, namespaces) || shares()
     }
 
     /// Names of its claims.

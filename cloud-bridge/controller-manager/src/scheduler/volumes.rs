@@ -56,6 +56,8 @@ pub(super) struct Claim {
     /// Requested size, in bytes.
     size: i64,
     deleting: bool,
+    /// Whether one pod alone may use it (`ReadWriteOncePod`).
+    exclusive: bool,
 }
 
 impl Claim {
@@ -73,6 +75,7 @@ impl Claim {
             owner: owner.unwrap_or_default().to_owned(),
             size: size.map_or(0, Quantity::units),
             deleting: meta::deleting(claim),
+            exclusive: items(spec, "accessModes").iter().any(|mode| mode == "ReadWriteOncePod"),
         }
     }
 }
@@ -95,6 +98,8 @@ pub(super) struct Wanted<'a> {
     missing: bool,
     /// Drivers and ids of volumes that count against a limit.
     pub(super) counted: Vec<(&'a str, String)>,
+    /// Names of the claims that one pod alone may use.
+    pub(super) exclusive: Vec<&'a str>,
     /// Classes and sizes of volumes to make, of drivers whose capacity is known.
     sizes: Vec<(&'a str, i64)>,
     /// Names and uids of the claims whose volume is created on the pod's node after they name it.
@@ -188,6 +193,7 @@ impl Volumes {
             let claim = self.claims.get(&(namespace.clone(), name.to_owned()));
             let claim = usable(pod, (name, claim), flag(volume, "ephemeral")).map_err(Blocked::Because)?;
             wanted.counted.extend(self.counted(namespace, name));
+            wanted.exclusive.extend(Some(name).filter(|_| claim.exclusive));
             if !claim.volume.is_empty() {
                 match self.volumes.get(&claim.volume) {
                     Some(volume) => wanted.terms.extend(Some(&volume.required).filter(|required| !required.is_null())),

@@ -57,6 +57,23 @@ fn node_has_no_more_volumes_than_its_driver_allows() {
 }
 
 #[test]
+fn exclusive_claim_waits_for_the_pod_that_has_it() {
+    let mut site = site();
+    volume(&mut site, "data");
+    let claim = json!({"spec": {"volumeName": "pv-data", "accessModes": ["ReadWriteOncePod"]},
+        "status": {"phase": "Bound"}});
+    site.there("there", "a", uses(&["data"]));
+    assert!(site.places("shared", uses(&["data"])).is_ok(), "another mode");
+    site.cluster.pod_gone(&key("shared"));
+    site.cluster.picture.volumes.claim(key("data"), Claim::read("u", "", &claim));
+    let used = "2 node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode";
+    let message = site.places("p", uses(&["data"])).unwrap_err();
+    assert_eq!(message, format!("0/2 nodes are available: {used}. {}", in_vain(2, 0)));
+    site.cluster.pod_gone(&key("there"));
+    assert!(site.only().is_ok());
+}
+
+#[test]
 fn volume_is_made_where_there_is_room_for_it() {
     let mut site = site();
     let volumes = &mut site.cluster.picture.volumes;
