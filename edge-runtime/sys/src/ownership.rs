@@ -99,7 +99,7 @@ fn below(top: &OwnedFd, root: &Path, group: u32, bounds: &mut Bounds) -> Result<
         };
         // Opening must not wait for the other end of a FIFO, or wake a device.
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let handle = unless_gone(openat(walk.folder(), name.as_c_str(), flags, Mode::empty()));
+        let handle = unless_left_out(openat(walk.folder(), name.as_c_str(), flags, Mode::empty()));
         let Some(handle) = handle.map_err(|errno| failed(&walk, "open", errno.into()))? else { continue };
         if !change(&handle, group).map_err(|error| failed(&walk, "change owner of", error))?.is_dir() {
             continue;
@@ -107,18 +107,22 @@ fn below(top: &OwnedFd, root: &Path, group: u32, bounds: &mut Bounds) -> Result<
         match walk.enter(&name) {
             Ok(()) => {}
             Err(Stopped::Bound(bound)) => return Ok(Some(bound)),
-            Err(Stopped::Io(error)) if is_gone(error.raw_os_error()) => {}
+            Err(Stopped::Io(error)) if is_left_out(error.raw_os_error()) => {}
             Err(Stopped::Io(error)) => return Err(failed(&walk, "list", error)),
         }
     }
 }
 
-fn unless_gone(opened: nix::Result<OwnedFd>) -> nix::Result<Option<OwnedFd>> {
+fn unless_left_out(opened: nix::Result<OwnedFd>) -> nix::Result<Option<OwnedFd>> {
     match opened {
         Ok(handle) => Ok(Some(handle)),
-        Err(errno) if is_gone(Some(errno as i32)) => Ok(None),
+        Err(errno) if is_left_out(Some(errno as i32)) => Ok(None),
         Err(errno) => Err(errno),
     }
+}
+
+fn is_left_out(error: Option<i32>) -> bool {
+    is_gone(error) || is_refused(error)
 }
 
 /// Deleted or replaced since it was listed: its new owner is the concern of the process that did that.
@@ -152,14 +156,18 @@ fn change(handle: &OwnedFd, group: u32) -> io::Result<Metadata> {
     Ok(found)
 }
 
-/// Ignores the refusal of a read-only file system, or of a server that lets root change no owners (NFS with
-/// `root_squash`): the pod may have access all the same. The kubelet ignores all errors here.
 fn unless_refused(changed: io::Result<()>) -> io::Result<()> {
-    use nix::libc::{EACCES, EINVAL, EOPNOTSUPP, EPERM, EROFS};
     match changed {
-        Err(error) if matches!(error.raw_os_error(), Some(EACCES | EINVAL | EOPNOTSUPP | EPERM | EROFS)) => Ok(()),
+        Err(error) if is_refused(error.raw_os_error()) => Ok(()),
         changed => changed,
     }
+}
+
+/// Whether a read-only file system has refused, or a server that gives root no rights over files of others (NFS with
+/// `root_squash`): the pod may have access all the same. The kubelet ignores whatever happens when it changes an entry.
+fn is_refused(error: Option<i32>) -> bool {
+    use nix::libc::{EACCES, EINVAL, EOPNOTSUPP, EPERM, EROFS};
+    matches!(error, Some(EACCES | EINVAL | EOPNOTSUPP | EPERM | EROFS))
 }
 
 #[cfg(test)]
